@@ -12,6 +12,7 @@ const { problemOf } = require(path.join(compiled, 'sizes/resize_request.js'));
 const { SizeDryRuns } = require(path.join(compiled, 'sizes/size_dry_runs.js'));
 const { StatusError } = require(path.join(compiled, 'tokens.js'));
 const { SizeChoice } = require(path.join(compiled, 'sizes/size_choice.js'));
+const { sharingText } = require(path.join(compiled, 'sizes/sharing_words.js'));
 const { KnownSpecs } = require(path.join(compiled, 'sizes/known_specs.js'));
 const { nearestNow, refusalNow } = require(path.join(compiled, 'sizes/refusal_now.js'));
 const { Signal } = require('@lumino/signaling');
@@ -356,4 +357,27 @@ test('all cards of a target are asked in one question, again as others come and 
   await settled();
   assert.deepEqual([questions.length, dryRuns.of('gpu-1')], [4, null]);
   dryRuns.dispose();
+});
+
+test('a size says with whom it shares memory and how long its memory takes to come back, or that it keeps it', () => {
+  const fill = (text, values) => values.reduce((said, value, index) => said.replace(`%${index + 1}`, value), text);
+  const trans = {
+    __: (text, ...values) => fill(text, values),
+    _n: (one, many, count, ...values) => fill(count === 1 ? one : many, [count, ...values])
+  };
+  const told = (idle, busy, seconds, keeps = false) =>
+    sharingText(
+      {
+        memory_sharing: idle + busy > 0 ? { idle_kernels: idle, busy_kernels: busy, restore_seconds: seconds } : null,
+        keeps_memory: keeps
+      },
+      trans
+    );
+  assert.equal(told(2, 0, 1.2), 'shares memory with 2 idle kernels; about 1.2 s to restore');
+  assert.equal(told(1, 0, 1.2), 'shares memory with 1 idle kernel; about 1.2 s to restore');
+  assert.equal(told(0, 1, null), 'shares memory with 1 busy kernel');
+  assert.equal(told(2, 1, 0.4), 'shares memory with 2 idle and 1 busy kernels; about 0.4 s to restore');
+  assert.equal(told(0, 0, null), null);
+  assert.equal(told(0, 0, null, true), 'keeps its memory on the GPU');
+  assert.equal(sharingText({ outcome: 'starts' }, trans), null, 'an older server tells neither');
 });

@@ -247,6 +247,12 @@ def test_gpu_time_is_said_with_what_holds_it_back(a_panel: ScriptedPanel) -> Non
     folded.click()
 
 
+def test_the_panel_says_why_a_gpu_is_not_overcommitted(a_panel: ScriptedPanel) -> None:
+    reason = "the self-check of swapping failed on this GPU: cuMemMap answered 2"
+    a_panel.script.body["devices"][0].update(overcommit=1.0, overcommit_reason=reason)
+    a_panel.shown.get_by_text(f"GPU 0 is not overcommitted: {reason}").wait_for()
+
+
 def test_administrator_sees_users_with_sums_and_the_node(a_panel: ScriptedPanel) -> None:
     script = a_panel.script
     script.body["user"] = {"name": "ada", "role": "admin"}
@@ -257,6 +263,7 @@ def test_administrator_sees_users_with_sums_and_the_node(a_panel: ScriptedPanel)
     group = a_panel.shown.locator("details", has_text="grace")
     group.get_by_text("2 kernels · 0.5 GPU · 2.0 GiB used").wait_for()
     a_panel.shown.get_by_text("node here").wait_for()
+    a_panel.shown.get_by_text("overcommit: up to 1.5 times its memory").wait_for()
     a_panel.shown.get_by_text("host memory for swapped kernels: 1.0 of 8.0 GiB").wait_for()
     assert a_panel.shown.get_by_text("of-grace-0.ipynb").count() == 0, "another's kernels are folded"
     group.locator("summary").click()

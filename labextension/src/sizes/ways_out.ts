@@ -138,13 +138,18 @@ function fits(device: IDevice, leaving: readonly IKernel[], need: INeed, kernel:
  */
 function freeGpus(device: IDevice, kernel: IKernel, status: IStatus): number {
   const { free } = kernel.wait_reason!;
-  return free.device === device.index ? (free.gpus ?? 0) : status.node.overcommit - device.reserved_gpus;
+  return free.device === device.index ? (free.gpus ?? 0) : ratio(device, status) - device.reserved_gpus;
 }
 
 function freeBytes(device: IDevice, kernel: IKernel, status: IStatus): number {
   const { free } = kernel.wait_reason!;
-  const left = status.node.overcommit * device.memory_bytes - device.reserved_bytes;
+  const left = ratio(device, status) * device.memory_bytes - device.reserved_bytes;
   return free.device === device.index ? (free.memory_bytes ?? 0) : left;
+}
+
+/** How often a device may be reserved; an older server tells it of the node alone. */
+function ratio(device: IDevice, status: IStatus): number {
+  return device.overcommit ?? status.node.overcommit;
 }
 
 function isSmaller(asked: ISizeDraft, has: ISizeDraft, sizes: ISizes): boolean {

@@ -13,6 +13,10 @@ export function NodeFacts({ status, trans }: { status: IStatus; trans: Translati
   if (node.enforcer) {
     said.push(trans.__('memory limits: %1', node.enforcer));
   }
+  const refused = status.devices.find(one => !one.lost && one.overcommit <= 1 && one.overcommit_reason);
+  if (refused) {
+    said.push(trans.__('GPU %1 is not overcommitted: %2', refused.index, refused.overcommit_reason));
+  }
   if (user.role === 'admin') {
     said.push(trans.__('node %1', node.name));
     if (node.overcommit > 1) {

@@ -5,6 +5,7 @@ import { TranslationBundle } from '@jupyterlab/translation';
 import { kernelSize } from '../../model/kernel_line';
 import { formatBytes } from '../../base/quantities';
 import { problemOf, stepped } from '../../sizes/resize_request';
+import { sharingText } from '../../sizes/sharing_words';
 import { label, Refusal } from '../../sizes/sizes';
 import { IDryRun, Priority } from '../../tokens';
 
@@ -32,16 +33,22 @@ export function priorityHint(priority: Priority, trans: TranslationBundle): stri
 export function dryRunText(dryRun: IDryRun, trans: TranslationBundle, isRunning = false): string {
   const { outcome, memory_limit_bytes: limit, message } = dryRun;
   if (outcome === 'starts' && !isRunning && limit !== null) {
-    return trans.__('Starts at once, with up to %1 of GPU memory.', gib(limit));
+    const starts = trans.__('Starts at once, with up to %1 of GPU memory', gib(limit));
+    const more = sharingText(dryRun, trans);
+    return more === null ? `${starts}.` : `${starts}; ${more}.`;
   }
   return sentence(message);
 }
 
 /** The dry run in the few words that a card has room for: `starts now`, `2 ahead`, `never fits`. */
-export function cardText({ outcome, position, message }: IDryRun, trans: TranslationBundle, isRunning: boolean): string {
+export function cardText(dryRun: IDryRun, trans: TranslationBundle, isRunning: boolean): string {
+  const { outcome, position, message, memory_sharing: sharing, keeps_memory: keeps } = dryRun;
   switch (outcome) {
     case 'starts':
-      return isRunning ? trans.__('changes now') : trans.__('starts now');
+      if (isRunning) {
+        return trans.__('changes now');
+      }
+      return sharing ? trans.__('starts now, shares memory') : keeps ? trans.__('starts now, keeps its memory') : trans.__('starts now');
     case 'queued':
       return position !== null && position > 1 ? trans.__('queued, %1 ahead', String(position - 1)) : trans.__('queued');
     case 'never':
