@@ -13,7 +13,7 @@ Parts = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, order=True)
 class Demand:
-    """What one request takes of one node.
+    """The demand of one request on one node.
 
     Args:
         milli: GPUs in thousandths of a device: 2500 is two devices and half of a third.

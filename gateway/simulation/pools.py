@@ -1,4 +1,4 @@
-"""Where simulated jobs run: GPUs that are only counted, or the devices of nodes."""
+"""The GPUs on which simulated jobs run: only counted, or the devices of nodes."""
 
 from __future__ import annotations
 

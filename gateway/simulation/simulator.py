@@ -23,7 +23,7 @@ EVENTS_PER_REPORT = 1000
 
 
 class Overhead(str, Enum):
-    """When a running job loses its start overhead.
+    """The rule by which a running job loses its start overhead.
 
     ``EACH_EVENT`` is the rule of the simulator behind Muri's and Tiresias' published tables: a job
     loses it in every interval between two events, though it ran before. It is here to reproduce
