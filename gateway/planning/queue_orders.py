@@ -77,7 +77,7 @@ class FirstComeFirstServed:
         return self._waiting.values()
 
     def settle(self) -> None:
-        """Called when no one iterates over the ranked jobs any more."""
+        """Called after the pass, when the ranked jobs are no longer iterated over."""
         started = list(takewhile(lambda job: job.is_running, self._waiting.values()))
         for job in started:
             self._running[job.order] = self._waiting.pop(job.order)
