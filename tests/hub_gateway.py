@@ -17,7 +17,8 @@ TOKEN = "a-long-random-text-of-a-test"
 OPTIONS = (
     "--Aliquot.keep_kernels=never",
     "--Aliquot.driver=softgpu",
-    "--Aliquot.agent_options=['--overcommit', '1']",
+    "--Aliquot.agent_options=--overcommit",
+    "--Aliquot.agent_options=1",
     "--allow-root",
     "--Aliquot.allow_root_kernels=True",
 )

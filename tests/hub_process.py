@@ -36,7 +36,8 @@ START_SECONDS = 120.0
 OPTIONS = (
     "--Aliquot.keep_kernels=never",
     "--Aliquot.driver=softgpu",
-    "--Aliquot.agent_options=['--overcommit', '1']",
+    "--Aliquot.agent_options=--overcommit",
+    "--Aliquot.agent_options=1",
     "--allow-root",
     "--Aliquot.allow_root_kernels=True",
 )

@@ -162,7 +162,8 @@ class LabProcess(Started):
         command += [f"--ServerApp.port={self._port}", "--ServerApp.port_retries=0"]
         command += [f"--ServerApp.root_dir={self.notebooks}"]
         # A device of one size on any machine, on which kernels queue.
-        command += ["--Aliquot.agent_options=['--overcommit', '1', '--softgpu-memory', '16GiB']"]
+        options = ("--overcommit", "1", "--softgpu-memory", "16GiB")
+        command += [f"--Aliquot.agent_options={option}" for option in options]
         command += self._options or ["--Aliquot.keep_kernels=never"]
         with (self._home / "log").open("wb") as log:
             self._process = warm_start.start(
