@@ -178,6 +178,7 @@ class AliquotExtension(ExtensionApp):
             partial(_teams_of, services),
             Callers(_users_of_accounts(services)),
             lambda kernel_id: kernel_id in server.kernel_manager,
+            services.settings.largest(),
         )
         services.watch.listen(self._socket.watch)
         services.admission.observe(services.watch.refresh)

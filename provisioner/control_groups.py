@@ -84,13 +84,19 @@ class ControlGroups:
             return
         for tree in self._trees():
             group = self._group(tree, uid, kernel_id)
-            for _ in range(2):  # another host may remove an empty group meanwhile
-                with contextlib.suppress(FileNotFoundError):
-                    self._make(group)
-                    if limits:
-                        self._limit(tree, group, limits)
-                    (group / "cgroup.procs").write_text(str(os.getpid()))
-                    break
+            self._join(group)
+            if limits:
+                # A limit may be refused, as processes that a user left there hold more. The group's old one stays.
+                self._limit(tree, group, limits)
+
+    def _join(self, group: Path) -> None:
+        """Make the group, and put this process into it. Raises OSError."""
+        try:
+            self._make(group)
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+        except FileNotFoundError:  # another host removed the empty group meanwhile
+            self._make(group)
+            (group / "cgroup.procs").write_text(str(os.getpid()))
 
     def limit(self, uid: int, kernel_id: str, limits: GroupLimits) -> None:
         """Change the limits of a kernel's group; nothing where it has none. Raises OSError.

@@ -49,7 +49,7 @@ configure(
     user_limit_gpus=0.5,
     account_of={{"ada.lovelace": "ada"}},
     gateway_options=["--Aliquot.driver=softgpu", "--Aliquot.agent_options=--overcommit", "--Aliquot.agent_options=1",
-        "--HostLimits.floor_memory=256MiB", *{options!r}],
+        "--Aliquot.softgpu_memory=16GiB", "--HostLimits.floor_memory=256MiB", *{options!r}],
     gateway_environment={{"ALIQUOT_RUNTIME_DIR": "{home}/run", "ALIQUOT_SPILL_DIR": "{home}/spill"}},
     **{arguments!r},
 )

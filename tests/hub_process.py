@@ -38,6 +38,7 @@ OPTIONS = (
     "--Aliquot.driver=softgpu",
     "--Aliquot.agent_options=--overcommit",
     "--Aliquot.agent_options=1",
+    "--Aliquot.softgpu_memory=16GiB",  # the default follows the machine's memory
     "--allow-root",
     "--Aliquot.allow_root_kernels=True",
 )

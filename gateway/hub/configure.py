@@ -171,6 +171,15 @@ def _add_choice(c: Config, gateways: Gateways, available: Availabilities, spawne
 def _spawner_name(c: Config) -> str:
     """The names of its class and of those it is made of, or the text that names it."""
     found = sections.found_in(c, "JupyterHub", "spawner_class")
+    if _has_other_accounts(c):
+        return "simple"
     if isinstance(found, type):
         return " ".join(cls.__name__ for cls in found.__mro__)
     return str(found or "")
+
+
+def _has_other_accounts(c: Config) -> bool:
+    """Return whether SystemdSpawner makes accounts up, or derives their names: a user's name is none of them."""
+    template = sections.found_in(c, "SystemdSpawner", "username_template")
+    is_made_up = sections.found_in(c, "SystemdSpawner", "dynamic_users") is True
+    return is_made_up or template not in (None, "{USERNAME}")

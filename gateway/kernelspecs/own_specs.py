@@ -25,7 +25,7 @@ Ask = Callable[[str, str], Awaitable[Mapping[str, Any]]]
 # A page waits no longer than this for a home on a disk that is away.
 _SECONDS = 5.0
 _MOST_USERS = 500
-_MOST_SPECS = 100
+_MOST_SPECS = 20
 _LONGEST_TEXT = 200
 _INTERRUPT_MODES = ("signal", "message")
 

@@ -77,7 +77,7 @@ class ClientGrants:
         return [
             one
             for one in self._grants.values()
-            if one.keeper is None
+            if (one.keeper is None or one.keeper.done())
             and now - one.unclaimed_since > _CLAIM_SECONDS
             and one.requester.kernel_id not in living
         ]

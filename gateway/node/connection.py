@@ -260,4 +260,6 @@ def _device(device: DeviceStatus) -> Device:
         is_lost=device.lost,
         by_production=None if own is None else (GpuShare(own.hundredths), Bytes(own.bytes)),
         kept_memory=Bytes(device.reserved_kept_bytes),
+        kernels=device.reserved_kernels,
+        context=Bytes(device.context_bytes),
     )

@@ -29,11 +29,11 @@ from jupyter_aliquot.gpu_hook.base.process_account import account_of
 from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 from jupyter_aliquot.gpu_hook.paths import KERNEL_ID, RuntimeDir, is_shared, prepare_runtime_dir
 from jupyter_aliquot.gpu_hook.waiting import end_task, within
-from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError, GrantError, RequestError
+from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError, GrantError, LimitError, RequestError
 from jupyter_aliquot.provisioner.grants.agent_calls import answered, greet
 from jupyter_aliquot.provisioner.grants.codec import grant_record, read_request
 from jupyter_aliquot.provisioner.grants.gateway_client import LONGEST_QUESTION, VERSION, error_record
-from jupyter_aliquot.provisioner.resources import Grant, KernelProcess
+from jupyter_aliquot.provisioner.resources import GpuShare, Grant, KernelProcess
 from jupyter_aliquot.provisioner.runtime.process import ProcessRuntime
 
 from .callers import Caller, Callers
@@ -60,8 +60,13 @@ class LocalSocket:
         teams_of: Callable[[str], frozenset[str]],
         callers: Callers | None = None,
         is_taken: Callable[[str], bool] = lambda kernel_id: False,
+        largest: GpuShare | None = None,
     ) -> None:
-        """*is_taken* tells whether the gateway has a kernel of this id, with or without a GPU."""
+        """*is_taken* tells whether the gateway has a kernel of this id, with or without a GPU.
+
+        *largest* is the largest size of another account's kernel; None: no limit.
+        """
+        self._largest = largest
         self._runtime = runtime
         self._admission = admission
         self._log = log
@@ -204,6 +209,7 @@ class LocalSocket:
         requester, request, wait_seconds = _read_question(question, caller.user)
         if requester.kernel_id in self._grants or self._is_taken(requester.kernel_id):
             raise GrantError(f"Kernel {requester.kernel_id} exists already. Use another kernel id.")
+        self._check_size(request.gpus, caller)
         requester = replace(requester, teams=self._teams_of(requester.owner), account=caller.account)
         future = self._admission.submit(requester, request, wait_seconds)
         changed = asyncio.Event()
@@ -233,6 +239,14 @@ class LocalSocket:
         finally:
             stop_observing()
             await end_task(gone)
+
+    def _check_size(self, gpus: GpuShare, caller: Caller) -> None:
+        """Refuse a size that no kernelspec of this gateway has. Raises LimitError."""
+        if caller.is_other and self._largest is not None and gpus > self._largest:
+            raise LimitError(
+                f"Requested {gpus} GPU, but this gateway grants a kernel at most {self._largest} "
+                "(c.Aliquot.largest_gpus). Ask for less"
+            )
 
     async def _hold(self, peer: _Peer, held: ClientGrant) -> None:
         """Answer the peer until it releases, or closes the connection; a process may live on then."""
@@ -356,7 +370,7 @@ class _Peer:
         """
         try:
             pid, ticks = int(message["pid"]), int(message["start_time_ticks"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise RequestError(
                 f"The process of the request {message.get('op')!r:.40} cannot be found: {error!r:.80}"
             ) from error
@@ -375,9 +389,9 @@ def _read_question(question: Mapping[str, Any], owner: str) -> tuple[KernelRef, 
         wait_seconds = float(question.get("wait_seconds", 0))
         if not 0 <= wait_seconds < math.inf:
             raise ValueError
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise RequestError(
-            f"A wait of {question.get('wait_seconds')!r} seconds is not valid. Use 0 or more."
+            f"A wait of {question.get('wait_seconds')!r:.40} seconds is not valid. Use 0 or more."
         ) from error
     label, kernelspec = (str(question.get(name, ""))[:_LONGEST_NAME] for name in ("label", "kernelspec"))
     return KernelRef(kernel_id, owner, label, kernelspec), read_request(question), wait_seconds

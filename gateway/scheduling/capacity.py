@@ -23,6 +23,7 @@ class CapacityDevice:
     index: int
     memory_bytes: int
     is_lost: bool = False
+    context_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Capacity:
                 self.rule,
                 workload_class.value,
                 lost=device.is_lost,
+                context_bytes=device.context_bytes,
             )
             for device in self.devices
         ]

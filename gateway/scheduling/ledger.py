@@ -52,12 +52,21 @@ class Device:
     by_production: tuple[GpuShare, Bytes] | None = None
     # The reserved memory that never leaves the device.
     kept_memory: Bytes = field(default=Bytes(0))
+    # How many kernels have a part of it, and what a context takes.
+    kernels: int = 0
+    context: Bytes = field(default=Bytes(0))
 
     def all_reserved(self) -> Reserved:
         """Return it as the functions of overcommit take it."""
         share, memory = self.by_production or (self.reserved, self.reserved_memory)
-        kept = int(self.kept_memory)
-        return Reserved(self.reserved.hundredths, int(self.reserved_memory), share.hundredths, int(memory), kept)
+        return Reserved(
+            self.reserved.hundredths,
+            int(self.reserved_memory),
+            share.hundredths,
+            int(memory),
+            int(self.kept_memory),
+            self.kernels,
+        )
 
     def with_reserved(self, reserved: Reserved) -> Device:
         """Return the same device with other reservations."""
@@ -65,8 +74,14 @@ class Device:
         if self.by_production is not None:
             told = GpuShare(reserved.production_hundredths), Bytes(reserved.production_bytes)
         share, memory = GpuShare(reserved.hundredths), Bytes(reserved.bytes)
-        kept = Bytes(reserved.kept_bytes)
-        return replace(self, reserved=share, reserved_memory=memory, by_production=told, kept_memory=kept)
+        return replace(
+            self,
+            reserved=share,
+            reserved_memory=memory,
+            by_production=told,
+            kept_memory=Bytes(reserved.kept_bytes),
+            kernels=reserved.kernels,
+        )
 
 
 @dataclass(frozen=True)
@@ -126,7 +141,7 @@ class LedgerSnapshot:
         That of a grant which is not renewed yet is not free for others.
         """
         node = self.node
-        devices = tuple(CapacityDevice(d.uuid, d.index, int(d.memory), d.is_lost) for d in node.devices)
+        devices = tuple(CapacityDevice(d.uuid, d.index, int(d.memory), d.is_lost, int(d.context)) for d in node.devices)
         reserved = {device.uuid: device.all_reserved() for device in node.devices}
         capacity = Capacity(devices, node.rule, reserved, node.largest_kernel_bytes)
         for holding in self.holdings.values():

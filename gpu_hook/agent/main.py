@@ -125,8 +125,7 @@ class Agent:
         budget, swapping = HostBudget(settings.leases.host.bytes(machine_bytes)), settings.swap
         self._arena = Arena(budget, swapping.segment_bytes, swapping.spill_dir)
         self._overcommit = OvercommitKeeper(self._ledger, settings.leases, self._arena)
-        checked = self._overcommit.note_checks
-        self._probe = ContextProbe(node.driver.cuda, self._monitor, contexts, checked=checked)
+        self._probe = ContextProbe(node.driver.cuda, self._monitor, contexts, checked=self._checked)
         self._checkpoints = CheckpointHelper(node.driver.cuda, node.driver_env)
         self._leases = self._keep_leases()
         swap = SwapTools(self._arena, settings.swap, self._checkpoint_tools(), self._leases.room.departures)
@@ -400,6 +399,11 @@ class Agent:
     def _idle_since(self, kernel_id: str) -> float | None:
         record = self._leases.record(kernel_id)
         return None if record is None else record.idle_since
+
+    def _checked(self, moves: Mapping[str, str]) -> None:
+        """Take the outcome of the self-check of swapping, by device."""
+        if self._overcommit.note_checks(moves):
+            self._tell_change()
 
     def _tell_change(self) -> None:
         self._control.tell_change()

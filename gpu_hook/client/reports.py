@@ -98,6 +98,7 @@ class DeviceStatus:
     compute_control: ComputeControl | None = None
     context_bytes: int = 0  # of its kernel's memory, for each process's context
     reserved_kept_bytes: int = 0  # of kernels whose memory never leaves the device
+    reserved_kernels: int = 0  # how many have a part of it; 0 from an earlier agent
     # How many times it may be reserved (None from an earlier agent: as the node), and why no more.
     overcommit: float | None = None
     overcommit_reason: str = ""

@@ -10,12 +10,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .overcommit import Oversubscription
+from .overcommit import CONTEXTS_PART, Oversubscription
 from .placement import WHOLE, format_bytes
 
 AUTO_MOST = 4.0
-# Contexts of kernels that are swapped out stay on the device, and leave the others this much of it.
-_CONTEXTS_PART = 0.25
 
 
 @dataclass(frozen=True)
@@ -82,14 +80,14 @@ def host_ratio(devices: Sequence[DeviceNeeds], host_bytes: int) -> float:
     largest kernel.
     """
     largest = max(device.memory_bytes for device in devices)
-    moving = sum(device.memory_bytes for device in devices if not device.obstacle)
+    moving = max(1, sum(device.memory_bytes for device in devices if not device.obstacle))
     staying = sum(device.memory_bytes for device in devices if device.obstacle)
     return max((host_bytes - staying) / moving, 1 + (host_bytes - 2 * largest) / moving)
 
 
 def _automatic(device: DeviceNeeds, devices: Sequence[DeviceNeeds], host_bytes: int | None) -> tuple[float, str]:
     """Return a device's ratio, and the limit that it reached."""
-    contexts = 1 + _CONTEXTS_PART * device.memory_bytes / device.context_bytes if device.context_bytes else AUTO_MOST
+    contexts = 1 + CONTEXTS_PART * device.memory_bytes / device.context_bytes if device.context_bytes else AUTO_MOST
     host = AUTO_MOST if host_bytes is None else host_ratio(devices, host_bytes)
     ratio = max(1.0, math.floor(min(AUTO_MOST, contexts, host) * WHOLE) / WHOLE)
     if ratio >= AUTO_MOST:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from .placement import WHOLE, DeviceState, Part
 
 MOST_RATIO = 16.0
+# The contexts of kernels that are swapped out stay on the device, and may take so much of it.
+CONTEXTS_PART = 0.25
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ class Oversubscription:
 class Reserved:
     """The reserved part of one device: in total, and by production.
 
-    ``kept_bytes`` are those of kernels whose memory never leaves the device.
+    ``kept_bytes`` are those of kernels whose memory never leaves the device. ``kernels`` counts the
+    kernels.
     """
 
     hundredths: int = 0
@@ -55,6 +58,7 @@ class Reserved:
     production_hundredths: int = 0
     production_bytes: int = 0
     kept_bytes: int = 0
+    kernels: int = 0
 
     def plus(self, part: Part, is_production: bool, sign: int = 1) -> Reserved:
         """Return it with one more part; ``sign`` -1: without that part."""
@@ -65,6 +69,7 @@ class Reserved:
             self.production_hundredths + hundredths * is_production,
             self.production_bytes + amount * is_production,
             self.kept_bytes + amount * part.is_kept,
+            self.kernels + sign,
         )
 
 
@@ -77,24 +82,24 @@ def device_state(
     workload_class: str = "production",
     *,
     lost: bool = False,
+    context_bytes: int = 0,
 ) -> DeviceState:
     """Return one device, with what a request of this class may reserve of it.
 
     Memory that never leaves is not overcommitted: the ratio is of the rest, and one kernel has to
-    fit into the rest.
+    fit into the rest. A context takes ``context_bytes``.
     """
-    ratio, most = rule.ratio(workload_class, uuid), rule.most_of(uuid)
+    ratio, most = _ratios(rule, uuid, workload_class, reserved.kernels * context_bytes, memory_bytes)
     rest_bytes, moving_bytes = memory_bytes - reserved.kept_bytes, reserved.bytes - reserved.kept_bytes
-    free_hundredths = int(WHOLE * ratio) - reserved.hundredths
+    free_hundredths = round(WHOLE * ratio) - reserved.hundredths
     free_bytes = int(rest_bytes * ratio) - moving_bytes
     # memory that opportunistic kernels hold beyond it is no reason to refuse production
     if workload_class == "production":
         free_hundredths = min(
-            int(WHOLE * ratio) - reserved.production_hundredths, int(WHOLE * most) - reserved.hundredths
+            round(WHOLE * ratio) - reserved.production_hundredths, round(WHOLE * most) - reserved.hundredths
         )
         free_bytes = min(int(memory_bytes * ratio) - reserved.production_bytes, int(rest_bytes * most) - moving_bytes)
     free_bytes = max(0, min(free_bytes, rest_bytes))
-    backed_bytes = max(0, memory_bytes - reserved.bytes)
     return DeviceState(
         uuid=uuid,
         index=index,
@@ -102,9 +107,23 @@ def device_state(
         free_hundredths=max(0, free_hundredths),
         free_bytes=free_bytes,
         lost=lost,
-        reservable_hundredths=int(WHOLE * ratio),
+        reservable_hundredths=round(WHOLE * ratio),
         reservable_bytes=int(memory_bytes * ratio),
         backed_hundredths=max(0, WHOLE - reserved.hundredths),
-        backed_bytes=backed_bytes,
+        backed_bytes=(backed_bytes := max(0, memory_bytes - reserved.bytes)),
         firm_bytes=min(free_bytes, backed_bytes) if ratio > 1 else free_bytes,
     )
+
+
+def _ratios(
+    rule: Oversubscription, uuid: str, workload_class: str, contexts_bytes: int, memory_bytes: int
+) -> tuple[float, float]:
+    """Return how often a class may reserve the device, and all classes together.
+
+    A device is not overcommitted further once the contexts of its kernels take more than a quarter
+    of it: they stay while their kernels are out.
+    """
+    most = rule.most_of(uuid)
+    if contexts_bytes > CONTEXTS_PART * memory_bytes:
+        most = min(most, 1.0)
+    return min(rule.ratio(workload_class, uuid), most), most

@@ -37,7 +37,7 @@ def read_request(record: Mapping[str, Any]) -> Request:
             workload_class=WorkloadClass(record.get("workload_class", WorkloadClass.PRODUCTION.value)),
             residency=_residency(str(record.get("residency") or "")),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise RequestError(f"the request cannot be read: {error!r} in {dict(record)!r}") from error
 
 

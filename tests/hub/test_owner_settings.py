@@ -82,6 +82,18 @@ def test_spawners_that_change_accounts_are_taken(spawner: str) -> None:
 
 
 @pytest.mark.usefixtures("root")
+@pytest.mark.parametrize(
+    ("knob", "value"), [("dynamic_users", True), ("username_template", "jupyter-{USERNAME}"), ("dynamic_users", False)]
+)
+def test_accounts_that_systemdspawner_makes_up_are_no_owners(knob: str, value: Any) -> None:
+    c = Config()
+    c.JupyterHub.spawner_class = "systemd"
+    c.SystemdSpawner[knob] = value
+    wanted = configure(c, gateway_user="aliquot", url="http://10.0.0.7:8890")
+    assert wanted.run_kernels_as == ("owner" if value is False else "gateway")
+
+
+@pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("spawner", ["simple", "jupyterhub.spawner.SimpleLocalProcessSpawner", "mine.OwnSpawner"])
 def test_a_spawner_that_changes_no_account_is_refused(spawner: str) -> None:
     c = Config()

@@ -203,6 +203,24 @@ def test_a_terminal_and_a_notebook_count_in_one_limit(machine: Machine, asker: A
     assert "may have 0.5" in refused["message"]
 
 
+def test_no_terminal_asks_for_more_than_the_largest_size(asker: Any) -> None:
+    refused = asker("ada").ask("too-large", hundredths=17_00)
+    assert (refused["ok"], refused["code"]) == (False, "limit")
+    assert "this gateway grants a kernel at most" in refused["message"]
+
+
+@pytest.mark.parametrize("field", ["pid", "start_time_ticks"])
+def test_a_number_that_no_process_has_is_refused_and_its_grant_comes_back(
+    field: str, machine: Machine, asker: Any
+) -> None:
+    ada = asker("ada")
+    assert ada.ask("odd")["ok"]
+    answer = ada.say(op="bound", **{"pid": 1, "start_time_ticks": 1, field: float("inf")})
+    assert (answer["ok"], answer["code"]) == (False, "bad_request")
+    assert ada.say(op="release")["ok"]
+    until(lambda: not machine.held(), SECONDS)
+
+
 def test_the_name_is_the_sockets_and_never_the_messages(machine: Machine, asker: Any) -> None:
     bob = asker("bob")
     granted = bob.ask("bobs", owner="ada", account=UIDS["ada"], uid=UIDS["ada"], teams=["staff"])

@@ -266,7 +266,7 @@ class Kernel:
         """Return its parts; all of its limit is guaranteed where its memory turned out to stay."""
         parts = self.reservation.parts
         stays = self.residency.is_pinned
-        return tuple(replace(part, guarantee_bytes=None) for part in parts) if stays else parts
+        return tuple(replace(part, guarantee_bytes=None, is_kept=True) for part in parts) if stays else parts
 
     def add_look(self, uuid: str, busy_seconds: float, covered_seconds: float, seen: Mapping[int, int | None]) -> None:
         """Take the readings of one device.

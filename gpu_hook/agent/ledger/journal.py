@@ -193,7 +193,7 @@ def _read_reservation(data: Mapping[str, Any]) -> Reservation:
         workload_class=str(data["workload_class"]),
         label=str(data["label"]),
         attributes={str(key): str(value) for key, value in data["attributes"].items()},
-        parts=tuple(_read_part(part) for part in data["parts"]),
+        parts=tuple(_read_part(part, data["residency"]) for part in data["parts"]),
         created=float(data["created"]),
         generation=int(data["generation"]),
         residency=_read_mode(data["residency"]),
@@ -201,7 +201,7 @@ def _read_reservation(data: Mapping[str, Any]) -> Reservation:
     )
 
 
-def _read_part(data: Mapping[str, Any]) -> Part:
+def _read_part(data: Mapping[str, Any], mode: str) -> Part:
     guarantee = data["guarantee_bytes"]
     return Part(
         str(data["uuid"]),
@@ -209,7 +209,7 @@ def _read_part(data: Mapping[str, Any]) -> Part:
         int(data["hundredths"]),
         int(data["quota_bytes"]),
         None if guarantee is None else int(guarantee),
-        bool(data.get("is_kept", False)),  # an earlier agent does not write it
+        bool(data.get("is_kept", mode == "off")),  # an earlier agent does not write it
     )
 
 

@@ -165,6 +165,7 @@ class Ledger:
                 self.oversubscription,
                 workload_class,
                 lost=device.uuid in self._lost,
+                context_bytes=self.contexts.measured(device.uuid),
             )
             for device in self._devices.values()
         )

@@ -88,10 +88,13 @@ class OvercommitKeeper:
         self.reasons: Mapping[str, str] = {}
         self._apply()
 
-    def note_checks(self, found: Mapping[str, str]) -> None:
-        """Note the outcome of the self-check by device: empty, or why it failed."""
+    def note_checks(self, found: Mapping[str, str]) -> bool:
+        """Note the outcome of the self-check by device: empty, or why it failed.
+
+        Return whether the rule has changed.
+        """
         self._failures.update(found)
-        self._apply()
+        return self._apply()
 
     def look(self, promised_bytes: int = 0) -> bool:
         """Look at the devices and the host; return whether the rule has changed."""

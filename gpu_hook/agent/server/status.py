@@ -68,6 +68,7 @@ def _describe_reserved(reserved: Reserved) -> dict[str, Any]:
             "hundredths": reserved.production_hundredths,
         },
         "reserved_kept_bytes": reserved.kept_bytes,
+        "reserved_kernels": reserved.kernels,
     }
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(".local/share/jupyter/kernels")
-MOST_SPECS = 100
+MOST_SPECS = 20
 LONGEST_SPEC = 64 << 10
 # An answer has to fit into what a socket takes at once: a host of root waits for no reader.
 _LONGEST_ANSWER = 96 << 10

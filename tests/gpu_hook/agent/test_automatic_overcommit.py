@@ -80,6 +80,28 @@ def test_contexts_of_swapped_out_kernels_leave_a_device_most_of_its_memory() -> 
     assert found.reasons == {"small": "each context takes 512 MiB of its 4.0 GiB, also while its kernel is swapped out"}
 
 
+def test_the_contexts_of_many_small_kernels_end_overcommit_of_their_device() -> None:
+    ledger = Ledger(oversubscription=Oversubscription(4.0, 4.0))
+    ledger.set_devices([DeviceFacts("a", 0, "", 16 * GIB)])
+    ledger.contexts.note_measured({"a": GIB // 2})
+    admitted = 0
+    while not isinstance(parts := place(ledger.device_states(), 25), Refusal):
+        ledger.reserve(str(admitted), parts)
+        admitted += 1
+    assert admitted == 9, "eight contexts take a quarter of it; the ninth kernel is the last beyond the device"
+    ledger.contexts.note_measured({"a": GIB // 100})
+    assert not isinstance(place(ledger.device_states(), 25), Refusal)
+
+
+def test_a_device_without_memory_stops_no_agent() -> None:
+    assert ratios([a_device("a", 0)], 4 * GIB) == [4.0]
+
+
+def test_a_ratio_counts_whole_hundredths() -> None:
+    rule = Oversubscription(1.15, 1.15)
+    assert device_state("a", 0, GIB, Reserved(hundredths=100), rule).free_hundredths == 15
+
+
 @pytest.mark.parametrize("asked", [AUTO, Asked(3.0), Asked(1.0, 8.0)])
 def test_a_device_whose_memory_cannot_leave_is_not_overcommitted_whatever_was_asked(asked: Asked) -> None:
     devices = [a_device("a", GIB, obstacle="it fails"), a_device("b", GIB)]
@@ -130,7 +152,7 @@ def test_as_many_whole_kernels_start_as_the_ratio_says_and_never_more(
     ledger.check()
     for device in devices:
         state = next(state for state in ledger.device_states() if state.uuid == device.uuid)
-        assert state.free_hundredths <= 100 * found.rule.most_of(device.uuid) - 100
+        assert state.free_hundredths <= round(100 * found.rule.most_of(device.uuid)) - 100
 
 
 @given(
@@ -138,12 +160,14 @@ def test_as_many_whole_kernels_start_as_the_ratio_says_and_never_more(
     host=st.integers(0, 600),
     failures=st.sets(st.sampled_from("ab")),
     low=st.none() | st.floats(1, 8),
+    context=st.integers(0, 20),
 )
 @settings(max_examples=100, deadline=None)
 def test_agent_and_gateway_come_to_the_same_answer(
-    sizes: list[tuple[int, bool, bool]], host: int, failures: set[str], low: float | None
+    sizes: list[tuple[int, bool, bool]], host: int, failures: set[str], low: float | None, context: int
 ) -> None:
     ledger = Ledger()
+    ledger.contexts.note_measured({f"GPU-{name}": context * GRAIN for name in "ab"})
     facts = [DeviceFacts(f"GPU-{name}", n, name, (60 + 40 * n) * GRAIN) for n, name in enumerate("ab")]
     ledger.set_devices(facts)
     options = LeaseSettings(low_ratio=low, host=HostBudget(amount=host * GRAIN))

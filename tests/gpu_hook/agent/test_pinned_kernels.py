@@ -56,6 +56,7 @@ def test_its_limit_is_reserved_while_it_stays(reason: PinReason, told: str, play
         assert (await node.residency.swap_out("test")).result is MoveResult.REFUSED
         assert hook.orders == []
         assert node.kernel.accounts[0].part.reserved_bytes == 256 * MIB
+        assert node.kernel.accounts[0].part.is_kept, "the room beside it is not overcommitted"
         assert node.ledger.device_states("production")[0].free_bytes == free - 192 * MIB
         hook.pin(PinReason(0))
         node.kernel.sample()
