@@ -37,7 +37,7 @@ struct ordered_cache {
     CUcontext context;  /* of the stream */
     CUevent mark;       /* NULL: none was needed yet */
     bool is_marked;     /* the mark stands behind every free */
-    bool is_eager;      /* a mark is set at each free, for the stream cannot be named later */
+    bool is_eager;      /* a mark is set at each free: later the stream cannot be named, or asked */
     bool is_ended;
     uint64_t bytes;
     struct ordered_block *bins[ORDERED_BINS];

@@ -28,13 +28,18 @@ static CUcontext context_of(CUstream stream)
 }
 
 /* Another thread cannot name a thread's default stream, and the handle of a green context's stream
- * may end unseen. */
+ * may end unseen. The legacy stream and blocking ones wait for each other, but by what is queued
+ * alone: a stream in which nothing was queued is no witness that earlier work of the others ended,
+ * while an event is queued behind it. */
 static bool must_mark_at_once(CUstream stream)
 {
     CUgreenCtx green = NULL;
-    return stream == CU_STREAM_PER_THREAD ||
-           (stream != CU_STREAM_LEGACY &&
-            driver()->cuStreamGetGreenCtx(stream, &green) == CUDA_SUCCESS && green);
+    unsigned flags = CU_STREAM_DEFAULT;
+    if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ||
+        driver()->cuStreamGetFlags(stream, &flags) != CUDA_SUCCESS ||
+        !(flags & CU_STREAM_NON_BLOCKING))
+        return true;
+    return driver()->cuStreamGetGreenCtx(stream, &green) == CUDA_SUCCESS && green;
 }
 
 struct ordered_cache *ordered_cache_of(struct ordered_heap *heap, CUstream stream, uint64_t id)

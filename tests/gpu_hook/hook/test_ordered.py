@@ -177,6 +177,55 @@ def test_memory_freed_in_one_stream_serves_another_that_waits_for_it(a_kernel: K
     assert a_kernel.charged() <= QUOTA
 
 
+LEGACY, PER_THREAD = 0, 2
+# The legacy stream and a blocking one keep the order of calls although nothing is queued for it.
+in_implicit_order = pytest.mark.parametrize(
+    ("works", "frees"),
+    [
+        pytest.param(f"{LEGACY}", "make_stream(0)", id="legacy-blocking"),
+        pytest.param("make_stream(0)", f"{LEGACY}", id="blocking-legacy"),
+        pytest.param(f"{LEGACY}", f"{PER_THREAD}", id="legacy-per-thread"),
+        pytest.param(f"{PER_THREAD}", f"{LEGACY}", id="per-thread-legacy"),
+    ],
+)
+
+
+def free_behind_held_work(a_kernel: Kernel, works: str, frees: str) -> int:
+    """Free memory in one stream while work of another stream, which comes first, still has to fill it."""
+    pointer = a_kernel.alloc(4 * MIB)
+    a_kernel.program(f"globals().update(works={works}, frees={frees}, other=make_stream(1))")
+    a_kernel.program("held.append(HeldStream(works))")
+    assert a_kernel.program(f"call('cuMemsetD32Async', U64({pointer}), 5, SIZE({MIB}), U64(works))") == 0
+    assert a_kernel.program(f"call('cuMemFreeAsync', U64({pointer}), U64(frees))") == 0
+    return pointer
+
+
+@in_implicit_order
+def test_freed_memory_stays_mapped_under_work_of_a_stream_that_comes_first(
+    a_kernel: Kernel, works: str, frees: str
+) -> None:
+    free_behind_held_work(a_kernel, works, frees)
+    assert a_kernel.program("call('cuStreamSynchronize', U64(other))") == 0
+    assert a_kernel.charged() == 4 * MIB
+    assert a_kernel.program("held[-1].release()")
+    assert a_kernel.program("synchronize('cuCtxSynchronize')") == 0
+    assert a_kernel.charged() == 0
+
+
+@in_implicit_order
+def test_freed_memory_serves_no_other_stream_before_work_that_comes_first(
+    a_kernel: Kernel, works: str, frees: str
+) -> None:
+    a_kernel.program(f"keep(default_pool(0), {KEEP_ALL})")
+    pointer = free_behind_held_work(a_kernel, works, frees)
+    take = f"(lambda at: [call('cuMemAllocAsync', ctypes.byref(at), SIZE({4 * MIB}), U64(other)), at.value])(U64())"
+    code, early = a_kernel.program(take)
+    assert (code, early == pointer) == (0, False)
+    assert a_kernel.program("held[-1].release()")
+    assert a_kernel.program("synchronize('cuCtxSynchronize')") == 0
+    assert a_kernel.program(take) == [0, pointer]
+
+
 def test_memory_that_was_freed_in_a_stream_that_ended_is_used_again(a_kernel: Kernel) -> None:
     a_kernel.program(f"keep(default_pool(0), {KEEP_ALL})")
     a_kernel.program("globals().update(one=U64())")
