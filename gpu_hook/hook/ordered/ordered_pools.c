@@ -109,7 +109,8 @@ void ordered_settle(struct ordered_heap *heap)
         if (cache->bytes && (cache->stream_id == ORDERED_NO_STREAM ? ordered_cache_wait(cache)
                                                                    : ordered_cache_is_done(cache)))
             ordered_heap_settle(heap, cache);
-        if (cache->bytes || !cache->is_ended) {
+        /* a thread's default stream ends unseen, so an empty cache of such streams goes at once */
+        if (cache->bytes || !(cache->is_ended || cache->is_eager)) {
             link = &cache->next;
             continue;
         }

@@ -265,6 +265,21 @@ def test_threads_share_our_pool_and_leave_nothing_charged(a_kernel: Kernel) -> N
     assert a_kernel.word(HookPage.PEAK) <= QUOTA
 
 
+def test_threads_that_ended_leave_no_events_of_their_default_streams(
+    make_node: Callable[..., Any], make_orders: Callable[..., Any]
+) -> None:
+    """Each event takes memory of the device."""
+    in_turn = (
+        "[in_threads(1, lambda: [use(), free_async(alloc_async(1 << 20, '_ptsz')[1], '_ptsz')]) for _ in range({})]"
+    )
+    with ExitStack() as stack:
+        kernel = Kernel(make_node(devices=1, memory="256MiB", resource="64KiB"), make_orders, stack)
+        assert kernel.program(in_turn.format(1)) == [[[0, 0]]]
+        after_one = kernel.really_free()
+        assert kernel.program(in_turn.format(16)) == [[[0, 0]]] * 16
+        assert kernel.really_free() == after_one
+
+
 def test_a_reset_device_takes_its_pools_along(a_kernel: Kernel) -> None:
     a_kernel.alloc(4 * MIB)
     assert a_kernel.program('call("cuDevicePrimaryCtxReset_v2", 0)') == 0
