@@ -6,6 +6,7 @@ By mouse, by keyboard alone, remembered, and refused where the size is not avail
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -185,6 +186,28 @@ def test_each_size_card_says_what_it_would_mean_now_and_follows_the_node(
         assert a_real_lab.violations(".jp-Dialog") == [], theme
     an_aliquot_lab.end_kernels()
     _says(dialog, "1 GPU, 16 GiB", "starts now")
+    a_real_lab.page.keyboard.press("Escape")
+    dialog.wait_for(state="detached")
+
+
+def test_a_size_says_what_a_user_loses_by_shared_memory_or_that_it_keeps_its_own(
+    a_real_lab: LabPage, an_aliquot_lab: LabProcess
+) -> None:
+    dialog = _dialog(a_real_lab)
+
+    def tell(route: Route) -> None:
+        answer = route.fetch()
+        told = answer.json()
+        for one in told["dry_runs"]:
+            is_whole = one["gpus"] == 1
+            one["memory_sharing"] = None if is_whole else {"idle_kernels": 2, "busy_kernels": 0, "restore_seconds": 1.2}
+            one["keeps_memory"] = is_whole
+        route.fulfill(response=answer, json=told)
+
+    a_real_lab.page.route(re.compile(r"/aliquot/api/v1/dry-runs\?"), tell)
+    _open(a_real_lab, _without_kernel(an_aliquot_lab, "shared"))
+    _says(dialog, "0.25 GPU, 4 GiB", "starts now, shares memory")
+    _says(dialog, "1 GPU, 16 GiB", "starts now, keeps its memory")
     a_real_lab.page.keyboard.press("Escape")
     dialog.wait_for(state="detached")
 
