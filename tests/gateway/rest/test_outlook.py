@@ -41,6 +41,8 @@ async def test_a_size_is_told_with_its_name_its_limit_and_what_would_come(ask: A
         "outcome": "starts",
         "position": None,
         "message": "starts at once",
+        "memory_sharing": None,
+        "keeps_memory": False,
     }
     said = {gpus: (await outlook(ask, "alice", gpus=gpus))["message"] for gpus in (0.5, 0.8, 0.95, 2, 20)}
     heads = {gpus: message.partition("; ")[0] for gpus, message in said.items()}
