@@ -64,6 +64,7 @@ def a_gateway_process() -> Iterator[Gateway]:
     options += [f"--ServerApp.root_dir={folder}", "--allow-root", "--Aliquot.keep_kernels=never"]
     log = (folder / "serve.log").open("wb")
     command = [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", "serve", *options, "--Aliquot.driver=softgpu"]
+    command += ["--Aliquot.agent_options=--overcommit", "--Aliquot.agent_options=1"]  # a fifth kernel waits
     # A test that a shell runs in the background inherits an ignored SIGINT, and so would its
     # server.
     process = subprocess.Popen(

@@ -27,7 +27,7 @@ CALLED_BY_HOOK = {
     *("cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2", "cuArray3DCreate_v2", "cuArrayDestroy"),
     *("cuMipmappedArrayCreate", "cuMipmappedArrayDestroy", "cuGraphGetNodes", "cuGetProcAddress_v2", "cuInit"),
     *("cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuStreamIsCapturing_ptsz", "cuGraphExecDestroy"),
-    "cuStreamGetCtx",
+    *("cuStreamGetCtx", "cuStreamGetFlags", "cuStreamGetId", "cuMemPoolGetAttribute"),  # for stream-ordered memory
 }
 
 
