@@ -161,7 +161,9 @@ class ANode:
 
     def start(self, *arguments: str) -> None:
         log = self.folder / "agent.log"
-        self.process = warm_start.start(warm_start.AGENT, self.command("--log-file", str(log), *arguments)[1:])
+        command = self.command("--log-file", str(log), *arguments)
+        is_python = command[0] == sys.executable  # and no program that starts it
+        self.process = warm_start.start(warm_start.AGENT, command[1:]) if is_python else subprocess.Popen(command)
         until(self.answers)
 
     def answers(self) -> bool:
