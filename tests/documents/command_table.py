@@ -118,6 +118,7 @@ COVERED = {
     "python3 tools/gpu_first --gpu nvidia --out results --only frameworks": (
         "tests/gpu_hook/test_gpu_rehearsal.py::test_the_matrix_of_frameworks_has_a_result_for_each"
     ),
+    "aliquot simulate": "tests/gateway/cli/test_simulate_command.py::test_policies_are_compared",
     "aliquot simulate jobs.csv --cluster 4x8,2x4 --policy fifo,backfill,las --plot jobs.svg": (
         "tests/gateway/cli/test_simulate_command.py::test_policies_are_compared"
     ),
