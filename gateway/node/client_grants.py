@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jupyter_aliquot.gateway.scheduling.ledger import Holding, KernelRef
+from jupyter_aliquot.gateway.scheduling.resize import quotas_of
 from jupyter_aliquot.gpu_hook.client.reports import KernelStatus, NodeStatus
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.errors import GrantLostError
 from jupyter_aliquot.provisioner.grants.reservation import CLIENT_ATTRIBUTE
-from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, KernelProcess, Quota, Request, WorkloadClass
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, KernelProcess, Request, WorkloadClass
 
 from .callers import Caller
 
@@ -94,16 +95,7 @@ def client_of(kernel: KernelStatus) -> int | None:
 
 def holding_of(kernel: KernelStatus, requester: KernelRef, node: str, runtime: RuntimeDir) -> Holding:
     """Return the agent's record of a kernel as a holding, which admission renews."""
-    quotas = tuple(
-        Quota(
-            device.uuid,
-            device.index,
-            GpuShare(device.hundredths),
-            Bytes(device.quota_bytes),
-            None if device.guarantee_bytes is None else Bytes(device.guarantee_bytes),
-        )
-        for device in kernel.devices
-    )
+    quotas = quotas_of(kernel)
     limit = None if kernel.memory_limit is None else Bytes(kernel.memory_limit)
     request = Request(GpuShare(kernel.hundredths), limit, WorkloadClass(kernel.workload_class))
     folder = str(runtime.kernel(kernel.kernel_id))

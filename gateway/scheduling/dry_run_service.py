@@ -15,12 +15,12 @@ from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 from jupyter_aliquot.provisioner.errors import AliquotError
 from jupyter_aliquot.provisioner.grants.codec import read_request
-from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request, WorkloadClass
+from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request, WorkloadClass
 
 from .dry_run import Candidate, DryRun, QueueState, dry_run
 from .ledger import Node
 from .quotas import GpuCaps
-from .resize import ResizeRequest, no_gpu
+from .resize import ResizeRequest, no_gpu, quotas_of
 from .snapshot import AdmissionSnapshot
 
 
@@ -121,15 +121,6 @@ class DryRunService:
         if kernel is None:
             return None
         record = {"hundredths": kernel.hundredths, "memory_limit": kernel.memory_limit}
-        quotas = tuple(
-            Quota(
-                device.uuid,
-                device.index,
-                GpuShare(device.hundredths),
-                Bytes(device.quota_bytes),
-                None if device.guarantee_bytes is None else Bytes(device.guarantee_bytes),
-            )
-            for device in kernel.devices
-        )
+        quotas = quotas_of(kernel)
         request = read_request({**record, "workload_class": kernel.workload_class})
         return Grant(kernel.kernel_id, kernel.owner, request, "", quotas, "", ())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from jupyter_aliquot.gpu_hook.client.reports import KernelStatus
 from jupyter_aliquot.gpu_hook.placement.placement import WHOLE, Part, Refusal, format_gpus
 from jupyter_aliquot.provisioner.errors import GrantError
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request, WorkloadClass
@@ -95,4 +96,18 @@ def no_gpu(kernel_id: str) -> GrantError:
     return GrantError(
         f"Kernel {kernel_id} holds no GPU that could be changed. A kernel gets its GPU when it starts: start one of a "
         "kernelspec with a size, such as python3.gpu-0.25"
+    )
+
+
+def quotas_of(kernel: KernelStatus) -> tuple[Quota, ...]:
+    """Return what a kernel has of each device, as the agent tells it."""
+    return tuple(
+        Quota(
+            device.uuid,
+            device.index,
+            GpuShare(device.hundredths),
+            Bytes(device.quota_bytes),
+            None if device.guarantee_bytes is None else Bytes(device.guarantee_bytes),
+        )
+        for device in kernel.devices
     )

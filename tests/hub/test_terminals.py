@@ -290,7 +290,7 @@ def test_nobody_touches_anothers_grant(machine: Machine, asker: Any) -> None:
 def test_a_released_grant_is_not_taken_again_at_the_agent(machine: Machine, asker: Any) -> None:
     bob, other = asker("bob"), asker("bob")
     assert bob.ask("bobs")["ok"]
-    assert other.ask("others")["ok"]  # keeps bob's account among those whom the agent hears
+    assert other.ask("others")["ok"]  # keeps bob's account among those that the agent hears
     control = connect_as(UIDS["bob"], machine.run / "agent.sock")
     lines = control.makefile("rw")
 

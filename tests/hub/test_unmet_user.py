@@ -1,4 +1,4 @@
-"""A program of a user whom the Hub has not told of is refused while teams have limits."""
+"""The gateway refuses a program of a user that the Hub has not named, while teams have limits."""
 
 from __future__ import annotations
 
