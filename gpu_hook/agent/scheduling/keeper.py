@@ -324,7 +324,6 @@ class LeaseKeeper:
             move = await record.residency.swap_out(why)
         finally:
             record.is_beginning = None
-        record.is_asked_out = False
         if move.is_done:
             record.left(left_for, begun)
         self._book(record, move, is_out=True)

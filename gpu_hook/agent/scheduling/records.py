@@ -17,7 +17,7 @@ from jupyter_aliquot.gpu_hook.agent.swap.facts import Move, ResidencyFacts
 from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
 
 from .turns import Turns
-from .views import NEVER, Holding, KernelView, Out, Policy, State, Want
+from .views import ASKED_OUT_SECONDS, NEVER, Holding, KernelView, Out, Policy, State, Want
 
 _SAME_SECONDS = 0.1
 _STATES = {
@@ -125,7 +125,7 @@ class LeaseRecord:
         self.idle_at: float | None = None
         self.hinted_until = 0.0
         self.is_asked_in = False  # the user asked for it: counts as a cell that came
-        self.is_asked_out = False
+        self.asked_out_at: float | None = None  # when the user asked for a swap-out that is not done yet
         self.is_kept_out = False  # until the compute keeper lets it in, it counts as unwanted
         self.left_for: LeftFor | None = None  # the last time; None: never since this agent has it
         self.is_prepared = False  # host memory for its copy was made since it came in
@@ -151,7 +151,7 @@ class LeaseRecord:
         elif self.silent_since is None:
             self.silent_since = now.monotonic
         self._note_idleness(facts, now)
-        self.is_asked_out = self.is_asked_out and self._was_idle
+        self._note_lapsed(facts, now.monotonic)
         wanted = self.kernel.credit_queues.wanted_bytes
         want = self._want(state, bool(wanted), now.monotonic)
         self.is_postponed = want is not Want.NONE and state is State.SWAPPED and self.retry_at > now.monotonic
@@ -175,7 +175,7 @@ class LeaseRecord:
             expected_rest_seconds=self.habits.expected_rest(now.monotonic),
             moving_since=facts.since,
             movable_at=self._movable_at(now.monotonic),
-            is_asked_out=self.is_asked_out or self.stays_out,
+            is_asked_out=(self.asked_out_at is not None and self._was_idle) or self.stays_out,
         )
 
     def _note_idleness(self, facts: ResidencyFacts, now: Moment) -> None:
@@ -197,6 +197,18 @@ class LeaseRecord:
         is_standing = want is Want.CALL and self.wants_since is not None
         return self.turns.ran_seconds(min(now, self.wants_since or now) if is_standing else now)
 
+    def _note_lapsed(self, facts: ResidencyFacts, now: float) -> None:
+        """Drop a user's request to swap it out that its use of the devices, or time, has overtaken.
+
+        Until then the request outlives a failed move, and requests of the page that use no device.
+        """
+        asked = self.asked_out_at
+        if asked is None:
+            return
+        used = any(page.calls_inside or (page.last_call or 0.0) > asked for page in facts.telemetry)
+        if used or now - asked >= ASKED_OUT_SECONDS:
+            self.asked_out_at = None
+
     def _note_given_up(self, facts: ResidencyFacts) -> None:
         """Note the end of a wait by an interrupt.
 
@@ -210,10 +222,11 @@ class LeaseRecord:
         self.held_since = now
         self.turns.enter(now)
         self.is_asked_in, self.hinted_until, self.is_prepared = False, 0.0, False
+        self.asked_out_at = None
 
     def left(self, left_for: LeftFor, at: float) -> None:
         """End its turn, which ended when the move began."""
-        self.left_for = left_for
+        self.left_for, self.asked_out_at = left_for, None
         self.turns.leave(at, is_busy=self.idle_since is None)
 
     @property

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 NEVER = float("inf")  # as a time: unknown
 HINT_SECONDS = 30.0  # so long a kernel is wanted after a hint
+ASKED_OUT_SECONDS = 30.0  # so long a user's request to swap a kernel out is tried
 
 
 class State(enum.IntEnum):

@@ -67,7 +67,8 @@ class LeaseOperations:
     def _swap_out(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
         kernel_id = read_kernel_id(request)
         record = self._find(kernel_id)
-        record.view(read_moment())
+        now = read_moment()
+        record.view(now)
         facts = record.facts
         if not facts.is_swappable:
             raise Refused("conflict", f"kernel {kernel_id} cannot be swapped out: {facts.mode_reason}")
@@ -75,13 +76,14 @@ class LeaseOperations:
             raise Refused("conflict", f"kernel {kernel_id} is busy: {record.idle_reason}; try again when it is idle")
         if record.wants_since is not None:
             raise Refused("conflict", f"kernel {kernel_id} is wanted: it waits for room; try again when it is idle")
-        record.is_asked_out, record.is_asked_in, record.hinted_until = record.is_resident, False, 0.0
+        record.asked_out_at = now.monotonic if record.is_resident else None
+        record.is_asked_in, record.hinted_until = False, 0.0
         self._leases.notify()
         return {"state": facts.state.value}
 
     def _wake(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
         record = self._find(read_kernel_id(request))
-        record.is_asked_in, record.is_asked_out = not record.is_resident, False
+        record.is_asked_in, record.asked_out_at = not record.is_resident, None
         self._leases.notify()
         return {"state": record.residency.state.value}
 

@@ -67,7 +67,7 @@ def test_a_kernel_leaves_though_nobody_needs_its_room(want: LeftFor) -> None:
         if want is LeftFor.COMPUTE:
             node.keeper.keep_out("leaver")
         else:
-            node.keeper.record("leaver").is_asked_out = True
+            node.keeper.record("leaver").asked_out_at = node.now
         await node.turn()
         await node.finish(leaver)
         assert node.keeper.record("leaver").left_for is want

@@ -1,5 +1,5 @@
-// Asks the node to prefetch a swapped-out kernel when the user selects one of its cells, for a run
-// is likely to follow.
+// Asks the node to prefetch a swapped-out kernel when the user clicks or types in one of its cells, for
+// a run is likely to follow. Lab moves the focus by itself too, which asks for nothing.
 
 import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
@@ -34,7 +34,7 @@ export const prefetch: JupyterFrontEndPlugin<void> = {
         }
       };
       // The listeners end with their node.
-      panel.content.node.addEventListener('focusin', onTouch);
+      panel.content.node.addEventListener('pointerdown', onTouch);
       panel.content.node.addEventListener('keydown', onTouch);
     };
     notebooks.forEach(panel => follow(notebooks, panel));
