@@ -1,0 +1,140 @@
+"""Units of running work that leave or move together, and the smallest set of them for a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from jupyter_aliquot.gateway.planning.cluster.decisions import Cause
+from jupyter_aliquot.gateway.planning.cluster.draft import Draft
+from jupyter_aliquot.gateway.planning.cluster.engine import Engine, Place, Work
+from jupyter_aliquot.gateway.planning.cluster.entries import Entry
+from jupyter_aliquot.gateway.planning.cluster.placing import Placed, place
+from jupyter_aliquot.gateway.planning.cluster.rules import Rules
+
+
+class Unit(NamedTuple):
+    """Members of running work that leave together: one that is not needed, or all that are."""
+
+    work: Work
+    members: tuple[int, ...]
+
+
+def can_take(work: Work, rules: Rules) -> bool:
+    """Return whether running work may be withdrawn at all."""
+    running = work.running
+    is_ending = any(member.is_ending for member in running.members)
+    return running.is_preemptible and (running.can_swap or rules.may_end) and not is_ending and bool(work.places)
+
+
+def victim_order(work: Work) -> tuple[float, float, str]:
+    """Return the key of what leaves or moves first: the lowest priority, then the youngest."""
+    return (work.running.priority, -work.running.submitted, work.running.name)
+
+
+def units(works: Iterable[Work], is_protected: Callable[[Work], bool]) -> list[Unit]:
+    """Return the units of work in the order in which they leave.
+
+    In a priority the members beyond a least number leave first, one by one, and then whole gangs.
+    Protected work loses only the former.
+    """
+    found: list[tuple[tuple[float, int, float, str], Unit]] = []
+    for work in works:
+        members = sorted(work.places)
+        running = work.running
+        surplus = max(0, len(members) - running.min_members)
+        for number, member in enumerate(reversed(members[len(members) - surplus :])):
+            found.append(
+                ((running.priority, number - len(members), -running.submitted, running.name), Unit(work, (member,)))
+            )
+        if not is_protected(work) and len(members) > surplus:
+            core = Unit(work, tuple(members[: len(members) - surplus]))
+            found.append(((running.priority, 1, -running.submitted, running.name), core))
+    return [unit for _, unit in sorted(found, key=lambda item: item[0])]
+
+
+def free(engine: Engine, unit: Unit) -> None:
+    """Give back the parts of a unit."""
+    running = unit.work.running
+    for member in unit.members:
+        engine.give_back(running.team, unit.work.places[member], is_preemptible=running.is_preemptible)
+
+
+def place_elsewhere(engine: Engine, unit: Unit) -> dict[int, Place] | None:
+    """Take other parts of the same GPU model for all members of a unit; None if that cannot be."""
+    mark, running = engine.mark(), unit.work.running
+    found: dict[int, Place] = {}
+    for member in unit.members:
+        old = unit.work.places[member]
+        best = engine.pools[old.model].best(old.demand)
+        if best is None or not running.can_move:
+            engine.undo(mark)
+            return None
+        new = Place(old.model, best[0], old.demand, best[1])
+        engine.take(running.team, new, is_preemptible=running.is_preemptible)
+        found[member] = new
+    return found
+
+
+class Taken(NamedTuple):
+    """A request that was placed, and what leaves or moves for it."""
+
+    placed: Placed
+    withdrawn: list[Unit]
+    moved: list[tuple[Unit, dict[int, Place]]]
+
+    def commit(self, draft: Draft, entry: Entry, cause: Cause) -> None:
+        """Note all of it in the draft."""
+        for unit in self.withdrawn:
+            draft.withdraw(unit.work, unit.members, entry, cause)
+        for unit, places in self.moved:
+            for member, new in places.items():
+                draft.move(unit.work, member, new, entry)
+        draft.start(entry, self.placed)
+
+
+def needed(engine: Engine, entry: Entry, freed: Sequence[Unit], mark: int) -> tuple[Placed, list[Unit]] | None:
+    """Return the request's places and the units without which it does not fit; all others keep theirs.
+
+    The engine goes back to the mark and frees what is needed. Units that leave last are kept first.
+    """
+    kept = list(freed)
+    placed = _place_with(engine, entry, kept, mark)
+    for unit in reversed(freed[:-1]):
+        fewer = [one for one in kept if one is not unit]
+        found = _place_with(engine, entry, fewer, mark)
+        if found is not None:
+            kept, placed = fewer, found
+    placed = _place_with(engine, entry, kept, mark)
+    return None if placed is None else (placed, kept)
+
+
+def _place_with(engine: Engine, entry: Entry, freed: Sequence[Unit], mark: int) -> Placed | None:
+    engine.undo(mark)
+    for unit in freed:
+        free(engine, unit)
+    placed = place(engine, entry)
+    return placed if isinstance(placed, Placed) else None
+
+
+def settle(engine: Engine, entry: Entry, freed: Sequence[Unit], mark: int, *, may_move: bool) -> Taken | None:
+    """Give back what the request does not need; move what fits elsewhere, the last one first."""
+    found = needed(engine, entry, freed, mark)
+    if found is None:
+        return None
+    withdrawn: list[Unit] = []
+    moved: list[tuple[Unit, dict[int, Place]]] = []
+    for unit in reversed(found[1]):
+        places = place_elsewhere(engine, unit) if may_move else None
+        if places is None:
+            withdrawn.append(unit)
+        else:
+            moved.append((unit, places))
+    return Taken(found[0], _joined(withdrawn), moved)
+
+
+def _joined(found: Sequence[Unit]) -> list[Unit]:
+    members: dict[str, tuple[Work, list[int]]] = {}
+    for unit in found:
+        members.setdefault(unit.work.running.name, (unit.work, []))[1].extend(unit.members)
+    return [Unit(work, tuple(sorted(one))) for work, one in members.values()]
