@@ -4,7 +4,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 # Where the environment forbids it to keep what it compiled, Python compiles all of us again in each process of a run.
 export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help demo lab hub test check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house check-releases soak test-torch bench-gateway bench-runtime bench-density bench-plan bench-compute bench-hook bench-swap bench-lab bench-load bench-door bench-owner bench-gpu test-gpu screenshot labextension clean
+.PHONY: help demo lab hub docs test check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house check-releases soak test-torch bench-gateway bench-runtime bench-density bench-plan bench-compute bench-hook bench-swap bench-lab bench-load bench-door bench-owner bench-gpu test-gpu screenshot labextension clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -20,6 +20,10 @@ lab: ## JupyterLab with Aliquot
 hub: ## JupyterHub with two users, two teams and caps on the software GPU (needs Node); ARGS=--check tries it, and ends
 	@$(PYTHON) tools/setup.py hub
 	@$(BIN)/python examples/jupyterhub/start.py $(ARGS)
+
+docs: ## The documentation as a site, in build/site; ARGS=--check-links asks each address outside, too
+	@$(PYTHON) tools/setup.py docs
+	@$(BIN)/python tools/docs_site.py $(ARGS)
 
 test: check ## All that CI runs: the checks, then every test (no GPU needed); WORKERS is how many files run at once
 	@# They wait more than they compute: more workers than the two cores that CI has.

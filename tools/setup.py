@@ -307,7 +307,7 @@ def build_sanitized() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("extra", choices=["demo", "lab", "hub", "test"], help="what to set up for")
+    parser.add_argument("extra", choices=["demo", "docs", "lab", "hub", "test"], help="what to set up for")
     parser.add_argument("--torch", action="store_true", help="PyTorch's CUDA wheel too")
     parser.add_argument("--upstream", action="store_true", help="the test suites of Jupyter's own packages too")
     options = parser.parse_args()

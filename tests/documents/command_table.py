@@ -126,6 +126,7 @@ COVERED = {
     "make demo": "tests/system/test_demo.py::test_every_claim_of_the_demo_holds",
     "make hub": "tests/hub/test_example.py::test_the_example_holds_what_it_promises",
     "make lab": _LAB,
+    "make docs": "tests/documents/test_site.py::test_each_link_of_the_site_leads_to_a_page_and_a_place",
     "make bench-gateway": _SERVERS_SMOKE,
     "make bench-hook": _SMOKE,
     "make bench-swap": _SMOKE,

@@ -51,12 +51,13 @@ def test_all_parts_have_one_version_and_the_gateway_no_copy_of_it() -> None:
 
 
 def test_decisions_are_numbered_without_gap_or_repetition_and_say_their_number_everywhere() -> None:
-    decisions = sorted((ROOT / "docs/decisions").glob("*.md"))
+    decisions = sorted((ROOT / "docs/decisions").glob("[0-9]*.md"))
     numbers = [int(decision.name.partition("-")[0]) for decision in decisions]
     assert numbers == list(range(1, len(decisions) + 1)), "two bear one number, or one is left out"
     titles = [int(decision.read_text().removeprefix("# ").partition(".")[0]) for decision in decisions]
     assert titles == numbers
-    listed = re.findall(r"^(\d+)\. \[.*\]\(decisions/(\S+)\)$", (ROOT / "docs/README.md").read_text(), re.MULTILINE)
+    index = (ROOT / "docs/decisions/README.md").read_text()
+    listed = re.findall(r"^(\d+)\. \[.*\]\((\S+)\)$", index, re.MULTILINE)
     assert listed == [(str(number), decision.name) for number, decision in zip(numbers, decisions, strict=True)]
 
 
