@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 from traitlets import (
@@ -85,6 +86,10 @@ class Aliquot(Configurable):
         key_trait=Unicode(),
         help="The most GPUs that the kernels of a team's members may hold or wait for together, {'vision': 2.0}; 0 for "
         "none. They count for each team that their owner was in when they were asked for.",
+    ).tag(config=True)
+    quota_file = Unicode(
+        "",
+        help="The YAML file of teams, their quotas and the queue, which is read again when it changes; empty for none.",
     ).tag(config=True)
     normal_priority_for = NamesOrRule(
         Unicode(),
@@ -216,6 +221,10 @@ class Aliquot(Configurable):
         """Return the largest share that one kernel may request."""
         return GpuShare(round(self.largest_gpus * 100))
 
+    def quota_path(self) -> Path | None:
+        """Return the path of the quota file; None for none."""
+        return Path(self.quota_file) if self.quota_file else None
+
     def gpu_caps(self) -> GpuCaps:
         """Return the GPU limits of users and teams."""
         return GpuCaps(
@@ -300,8 +309,8 @@ class Aliquot(Configurable):
             raise _refused(proposal, "an absolute path")
         return path
 
-    @validate("state_dir")
-    def _state_dir_is_absolute(self, proposal: dict[str, Any]) -> str:
+    @validate("state_dir", "quota_file")
+    def _path_is_absolute(self, proposal: dict[str, Any]) -> str:
         path: str = proposal["value"]
         if path and not path.startswith("/"):
             raise _refused(proposal, "an absolute path")

@@ -70,6 +70,7 @@ from jupyter_aliquot.gateway.serverapp.config_warnings import (
 from jupyter_aliquot.gateway.sizes.grammar import largest_here
 from jupyter_aliquot.gateway.state.gateway_memory import GatewayMemory, claim_memory
 from jupyter_aliquot.gateway.status.prometheus import ServerMetrics
+from jupyter_aliquot.gateway.teams.quota_file import QuotaFile, open_quota_file
 from jupyter_aliquot.gateway.terminations.store import Endings
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_dir
 from jupyter_aliquot.provisioner.errors import LimitError
@@ -182,6 +183,7 @@ class AliquotExtension(ExtensionApp):
         )
         services.watch.listen(self._socket.watch)
         services.admission.observe(services.watch.refresh)
+        services.quota_file.listen(services.admission.plan_again)
         if isinstance(server.kernel_manager, AliquotKernelManager):
             self._own = OwnKernels(server.kernel_manager, self._local_parts, services)
         if isinstance(server.kernel_manager, AliquotRemoteKernelManager):
@@ -221,6 +223,7 @@ class AliquotExtension(ExtensionApp):
             return user_finder(server.identity_provider)(name)
 
         limits = LimitGuard(Limits(parent=server), clock, lambda name: find_user(name).is_admin, self.log)
+        quota_file = open_quota_file(settings.quota_path(), None if folder is None else folder.path, clock, self.log)
         return Services(
             server=server,
             settings=settings,
@@ -229,11 +232,12 @@ class AliquotExtension(ExtensionApp):
             memory=self._memory,
             runtime=runtime,
             link=link,
-            admission=Admission(link, clock, admission_settings(find_user, settings, limits), self.log),
+            admission=Admission(link, clock, admission_settings(find_user, settings, limits, quota_file), self.log),
             watch=NodeWatch(runtime.path, clock, settings.status_refresh_seconds, self.log),
             folders=shared_folders(server, settings, None if folder is None else folder.path, self.log),
             endings=Endings(None if folder is None else folder.endings, clock, self.log),
             limits=limits,
+            quota_file=quota_file,
             accounts=accounts,
             labels=lambda: self._notebooks.labels(),
             find_user=find_user,
@@ -296,6 +300,7 @@ class AliquotExtension(ExtensionApp):
                 self._snapshots.remark(await self._own.recover())
             await self._socket.recover()
             await self._services.admission.start()
+            self._services.quota_file.start()
         finally:
             self._recovered.set()
         await self._start_socket()
@@ -322,6 +327,7 @@ class AliquotExtension(ExtensionApp):
         await within_patience("local_socket", self._socket.stop(), self.log)
         if self._own is not None:
             await self._own.stop(leaves_kernels=leaves_kernels)
+        await within_patience("quota_file", services.quota_file.stop(), self.log)
         await within_patience("admission", services.admission.stop(leaves_kernels=leaves_kernels), self.log)
         await within_patience("node_watch", services.watch.stop(), self.log)
         if self._history is not None:
@@ -373,11 +379,14 @@ def _teams_of(services: Services, owner: str) -> frozenset[str]:
     return services.find_user(owner).teams
 
 
-def admission_settings(find_user: Callable[[str], User], settings: Aliquot, limits: LimitGuard) -> AdmissionSettings:
+def admission_settings(
+    find_user: Callable[[str], User], settings: Aliquot, limits: LimitGuard, quota_file: QuotaFile
+) -> AdmissionSettings:
     """Return the settings of admission: its refusals, and how long requests wait."""
     policy = settings.class_policy()
     return AdmissionSettings(
         caps=settings.gpu_caps(),
+        quotas=lambda: quota_file.quotas,
         check_class=lambda owner, request, kernelspec: policy.check(find_user(owner), request, kernelspec=kernelspec),
         check_queue=limits.check_queue,
         queue_timeout_seconds=settings.queue_timeout_seconds or None,

@@ -20,6 +20,7 @@ from jupyter_aliquot.gateway.node.connection import AgentLink
 from jupyter_aliquot.gateway.node.watcher import NodeWatch
 from jupyter_aliquot.gateway.scheduling.admission import Admission
 from jupyter_aliquot.gateway.state.gateway_memory import GatewayMemory
+from jupyter_aliquot.gateway.teams.quota_file import QuotaFile
 from jupyter_aliquot.gateway.terminations.store import Endings
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 
@@ -42,6 +43,7 @@ class Services:
     folders: Folders
     endings: Endings
     limits: LimitGuard
+    quota_file: QuotaFile
     # The accounts that kernels run as; None: all run as the gateway's.
     accounts: OwnerAccounts | None
     # Kernel id to its notebook's path.

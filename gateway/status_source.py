@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.node.view import NodeView
+from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
+from jupyter_aliquot.gateway.scheduling.lending.team_quotas import TeamQuotas
 from jupyter_aliquot.gateway.status.collector import waiting_elsewhere
 from jupyter_aliquot.gateway.status.expected_starts import ExpectedStarts
 from jupyter_aliquot.gateway.status.report import StatusSnapshot
 from jupyter_aliquot.gateway.status.report_cache import ReportMemo
+from jupyter_aliquot.gateway.teams.warnings import quota_warnings
 
 from . import __version__
 from .local_mode import OwnKernels
@@ -37,6 +40,12 @@ class SnapshotSource:
         """Add warnings about the configuration, for all later snapshots."""
         self._remarks = (*self._remarks, *remarks)
 
+    def _quota_problems(self, ledger: LedgerSnapshot) -> tuple[str, ...]:
+        """Return why the quota file is not in force, and which sums are beyond the node."""
+        file, found = self._services.quota_file, TeamQuotas.of(ledger)
+        refused = (f"The quota file is not in force, the last good one is: {file.problem}",) if file.problem else ()
+        return (*refused, *(() if found is None else quota_warnings(found.quotas, found.tree.gpus)))
+
     def snapshot(self, who: User | None = None, kernel_id: str | None = None) -> StatusSnapshot:
         """Return the state of all parts now.
 
@@ -52,7 +61,7 @@ class SnapshotSource:
         problems = () if self._is_remote else node.problems
         if not self._is_remote and node.status is None and admission.agent_message:
             problems = (f"The node agent does not answer: {admission.agent_message}.",)
-        problems = (*problems, *self._services.link.differences)
+        problems = (*problems, *self._services.link.differences, *self._quota_problems(admission.ledger))
         ours = () if self._own is None else self._own.listed(admission, who, kernel_id)
         if self._own is not None:
             problems = (*problems, *self._own.problems())

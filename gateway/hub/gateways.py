@@ -29,7 +29,14 @@ _OF_ONE = (
     "account_of",
     "start_relay_host",
 )
-_MAY_DIFFER = ("largest_gpus", "user_limit_gpus", "user_limits", "team_limits", "minutes_without_server")
+_MAY_DIFFER = (
+    "largest_gpus",
+    "user_limit_gpus",
+    "user_limits",
+    "team_limits",
+    "quota_file",
+    "minutes_without_server",
+)
 _ENTRY = ("label", *_OF_ONE, *_MAY_DIFFER)
 _LONGEST_LABEL = 80
 

@@ -37,9 +37,10 @@ class HubSettings:
 
     ``url``: where the gateway listens; ``connect_url``: how users' servers reach it, if not by
     that. ``api_token``: of a gateway that the administrator starts; without one the Hub starts it,
-    as ``gateway_user``. Limits are in GPUs; a ``user_limit_gpus`` of 0 is none. ``keep_kernels``:
-    whether they outlive their user's server (always), end with it (never), or as the server's own
-    signal has it (auto); ``minutes_without_server``: for how long, 0 for ever.
+    as ``gateway_user``. Limits are in GPUs; a ``user_limit_gpus`` of 0 is none. ``quota_file``: the
+    YAML file of teams and quotas, on the gateway's machine. ``keep_kernels``: whether they outlive
+    their user's server (always), end with it (never), or as the server's own signal has it (auto);
+    ``minutes_without_server``: for how long, 0 for ever.
     ``run_kernels_as``: the account of kernels: the gateway's, or their owner's; empty: accounts.py
     decides. ``account_of``: the accounts of users whose names differ; ``start_relay_host``: whether
     the Hub starts the relay host of root, which a service of its own may be in its place.
@@ -54,6 +55,7 @@ class HubSettings:
     user_limit_gpus: float = 0.0
     user_limits: Mapping[str, float | None] = field(default_factory=dict)
     team_limits: Mapping[str, float] = field(default_factory=dict)
+    quota_file: str = ""
     admin_groups: Sequence[str] = ()
     name: str = "aliquot"
     url: str = "http://127.0.0.1:8890"
@@ -103,6 +105,8 @@ class HubSettings:
         _check_url("url", self.url)
         if self.connect_url:
             _check_url("connect_url", self.connect_url)
+        if self.quota_file and not self.quota_file.startswith("/"):
+            raise HubConfigError(f"configure(quota_file=…): {self.quota_file!r} is not valid. Use an absolute path")
         self.caps()
         if self.has_choice:
             self.choice()
@@ -138,7 +142,17 @@ class HubSettings:
         return [sys.executable, "-m", module, f"--account={self.gateway_user}", f"--runtime-dir={self.runtime_dir()}"]
 
     def _check_kinds(self) -> None:
-        for knob in ("name", "url", "connect_url", "api_token", "gateway_user", "default_size", "keep_kernels"):
+        texts = (
+            "name",
+            "url",
+            "connect_url",
+            "api_token",
+            "gateway_user",
+            "default_size",
+            "keep_kernels",
+            "quota_file",
+        )
+        for knob in texts:
             if not isinstance(found := getattr(self, knob), str):
                 # The message leaves the value out: it may be a token.
                 raise HubConfigError(
@@ -233,6 +247,8 @@ class HubSettings:
             options.append(f"--Aliquot.user_limits={dict(self.user_limits)!r}")
         if self.team_limits:
             options.append(f"--Aliquot.team_limits={dict(self.team_limits)!r}")
+        if self.quota_file:
+            options.append(f"--Aliquot.quota_file={self.quota_file}")
         if self.has_choice:
             options += [f"--Aliquot.presets={size}" for size in self.choice().sizes if size != NO_GPU]
         if self.minutes_without_server:

@@ -49,7 +49,7 @@ class Admission:
         self._clock = clock
         self._settings = settings
         self._log = log or logging.getLogger(__name__)
-        self._ledger = Ledger()
+        self._ledger = Ledger(settings.quotas)
         self._queue = RequestQueue()
         # Ended grants of which the agent does not know yet.
         self._releases = Releases(agent, self._log)
@@ -268,6 +268,10 @@ class Admission:
             pending=tuple(p for p in self._queue.pending() if p.kernel_id not in self._releases),
             releasing=frozenset(self._releases),
         )
+
+    def plan_again(self) -> None:
+        """Look at the queue again: the teams' quotas changed."""
+        self._work.set()
 
     def observe(self, observer: Callable[[], None]) -> Callable[[], None]:
         """Call *observer* after each cycle. Returns a function that ends that."""

@@ -8,6 +8,7 @@ from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotErr
 from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request
 
 from .ledger import KernelRef, LedgerSnapshot
+from .lending.team_quotas import Claimant, TeamQuotas
 from .planner import Pending, never_fits
 from .queue import Waiting
 from .quotas import GpuCaps, check_caps, claims_of
@@ -27,13 +28,17 @@ def check_request(
 
     *pending* are all waiting requests, *before* is the size to change.
 
-    Raises NeverFitsError, DeviceLostError, RequestError, LimitError, and GrantError for another
-    number of devices.
+    Raises NeverFitsError, DeviceLostError, RequestError, LimitError of a limit or a team's quota, and
+    GrantError for another number of devices.
     """
     # Before the agent's first answer the node is not known, and the first cycle refuses. While the
     # agent is away, its last answer counts.
     is_known = bool(snapshot.node.name or snapshot.node.devices)
     error = never_fits(snapshot.capacity(), request, held_of(before) if before else None) if is_known else None
+    quotas = TeamQuotas.of(snapshot)
+    if error is None and quotas is not None:
+        held_now = held_of(before) if before else None
+        error = quotas.refusal(Claimant(requester.owner, requester.teams, request, held_now))
     if error is not None:
         raise error
     held = GpuShare(0) if before is None else before.request.gpus

@@ -5,12 +5,13 @@ Admission alone writes it. Readers get a frozen snapshot, which is replaced whol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 
 from jupyter_aliquot.gateway.sizes.grammar import resized_name
+from jupyter_aliquot.gateway.teams.values import Quotas
 from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription, Reserved
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request
@@ -93,6 +94,7 @@ class Node:
     devices: tuple[Device, ...] = ()
     rule: Oversubscription = field(default_factory=Oversubscription)
     largest_kernel_bytes: int = 0  # reserved, by any program
+    can_evict: bool = False  # the agent sets the reservation of a kernel that was swapped out aside
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,10 @@ class Holding:
 
     It is unconfirmed while an agent that came back has not renewed it. ``refusal`` is why the agent
     last refused to.
+
+    An evicted kernel is swapped out and reserves nothing until it returns; one that leaves is told
+    to, for the kernel ``leaves_for``. ``stays_because`` is why it cannot be swapped out.
+    ``queued_at`` and ``granted_at`` are on admission's clock.
     """
 
     grant: Grant
@@ -108,6 +114,18 @@ class Holding:
     since: float
     is_confirmed: bool = True
     refusal: str = ""
+    queued_at: float = 0.0
+    granted_at: float = 0.0
+    # It was started ahead of a request that waited, on the condition that it leaves for it.
+    is_backfilled: bool = False
+    leaves_for: str = ""
+    is_evicted: bool = False
+    stays_because: str = ""
+
+    @property
+    def is_leaving(self) -> bool:
+        """Return whether it was told to leave its GPU, and has not left yet."""
+        return bool(self.leaves_for) and not self.is_evicted
 
     @property
     def doubt(self) -> str | None:
@@ -129,11 +147,15 @@ class Holding:
 
 @dataclass(frozen=True)
 class LedgerSnapshot:
-    """The ledger at one moment. ``version`` counts the commits."""
+    """The ledger at one moment. ``version`` counts the commits.
+
+    ``quotas`` are the teams' quotas in force; None without a quota file.
+    """
 
     version: int = 0
     node: Node = field(default_factory=Node)
     holdings: Mapping[str, Holding] = field(default_factory=lambda: MappingProxyType({}))
+    quotas: Quotas | None = None
 
     def capacity(self) -> Capacity:
         """Return the capacity to plan with.
@@ -145,7 +167,7 @@ class LedgerSnapshot:
         reserved = {device.uuid: device.all_reserved() for device in node.devices}
         capacity = Capacity(devices, node.rule, reserved, node.largest_kernel_bytes)
         for holding in self.holdings.values():
-            if not holding.is_confirmed:
+            if not holding.is_confirmed and not holding.is_evicted:
                 held = held_of(holding.grant)
                 capacity = capacity.take(held.parts, held.workload_class)
         return capacity
@@ -156,8 +178,8 @@ class LedgerSnapshot:
         if holding is None:
             return self
         holdings = MappingProxyType({one: held for one, held in self.holdings.items() if one != kernel_id})
-        if not holding.is_confirmed:
-            return replace(self, holdings=holdings)  # the agent does not count it yet
+        if not holding.is_confirmed or holding.is_evicted:
+            return replace(self, holdings=holdings)  # the agent does not count it
         capacity = Capacity((), reserved={device.uuid: device.all_reserved() for device in self.node.devices})
         left = capacity.give_back(held_of(holding.grant)).reserved
         devices = tuple(device.with_reserved(left[device.uuid]) for device in self.node.devices)
@@ -174,7 +196,7 @@ class LedgerSnapshot:
         if before is None:
             return replace(left, node=node)
         grant = replace(before.grant, request=request, quotas=tuple(quota_of(part) for part in parts))
-        holding = replace(before, grant=grant, is_confirmed=True)
+        holding = replace(before, grant=grant, is_confirmed=True, is_evicted=False, leaves_for="")
         return replace(left, node=node, holdings=MappingProxyType({**left.holdings, kernel_id: holding}))
 
     def held_by(self, owner: str, teams: Iterable[str] = ()) -> tuple[Holding, ...]:
@@ -210,10 +232,14 @@ class LedgerSnapshot:
 
 
 class Ledger:
-    """The current snapshot, which one method changes."""
+    """The current snapshot, which one method changes.
 
-    def __init__(self) -> None:
-        self._current = LedgerSnapshot()
+    ``quotas`` returns the teams' quotas that are in force at a commit.
+    """
+
+    def __init__(self, quotas: Callable[[], Quotas | None] = lambda: None) -> None:
+        self._quotas = quotas
+        self._current = LedgerSnapshot(quotas=quotas())
 
     def snapshot(self) -> LedgerSnapshot:
         return self._current
@@ -233,6 +259,7 @@ class Ledger:
             version=self._current.version + 1,
             node=self._current.node if node is None else node,
             holdings=MappingProxyType(holdings),
+            quotas=self._quotas(),
         )
         return self._current
 

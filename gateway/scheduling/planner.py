@@ -1,9 +1,13 @@
 """The plan of what starts next: ``plan(snapshot, pending, now)``. Pure: no I/O, no clock.
 
-First come, first served: a head of the queue that does not fit now blocks the requests behind it,
-so that small requests do not starve a large one. A running kernel that is to grow blocks its own
-devices alone: it gets no capacity elsewhere. A kernel that is to shrink frees capacity, and waits
-for no other request. A kernel that replaces another counts on its capacity.
+First come, first served with conservative backfill: a request that does not fit now lets a later one
+pass only where that does not delay it (lending/backfill.py), so that small requests do not starve a
+large one. With a quota file, requests within their team's quota come before those that borrow, and
+take back what others borrow (lending/reclaim.py).
+
+A running kernel that is to grow blocks its own devices alone: it gets no capacity elsewhere. A kernel
+that is to shrink frees capacity, and waits for no other request. A kernel that replaces another
+counts on its capacity. An evicted kernel returns to its devices.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from jupyter_aliquot.gpu_hook.placement.placement import BAD_REQUEST, DEVICE_LOST, Part
+from jupyter_aliquot.gpu_hook.placement.placement import BAD_REQUEST, DEVICE_LOST, Part, Refusal
 from jupyter_aliquot.provisioner.errors import (
     AliquotError,
     DeviceLostError,
@@ -19,12 +23,15 @@ from jupyter_aliquot.provisioner.errors import (
     QueueTimeoutError,
     RequestError,
 )
-from jupyter_aliquot.provisioner.resources import Request
+from jupyter_aliquot.provisioner.resources import Request, WorkloadClass
 
 from .capacity import Capacity, Held
 from .ledger import LedgerSnapshot
+from .lending.backfill import is_harmless
+from .lending.reclaim import Evict, State, reclaim
+from .lending.team_quotas import Claimant, Shortage, TeamQuotas, ranked
 from .resize import check_devices, needs_capacity
-from .wait_reason import WaitReason, lacking, replaced_kernel
+from .wait_reason import WaitReason, evicting, lacking, replaced_kernel, team_quota
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,18 @@ class Pending:
     replaces: frozenset[str] = frozenset()
     # The replaced kernels were told to end: their capacity is for this request.
     is_preempting: bool = False
+    # The parts of an evicted kernel, which waits to return to them.
+    returns_to: Held | None = None
+
+    @property
+    def devices(self) -> Held | None:
+        """The parts on the devices that it keeps; None for a request that takes any."""
+        return self.held or self.returns_to
+
+    @property
+    def claimant(self) -> Claimant:
+        """The request as quotas look at it."""
+        return Claimant(self.owner, self.teams, self.request, self.held, self.returns_to)
 
     @property
     def more(self) -> int:
@@ -58,10 +77,14 @@ class Pending:
 
 @dataclass(frozen=True)
 class Admit:
-    """A decision to reserve these parts for a kernel."""
+    """A decision to reserve these parts for a kernel.
+
+    A backfilled kernel starts ahead of a request that waits, and leaves as soon as that needs it to.
+    """
 
     kernel_id: str
     parts: tuple[Part, ...]
+    is_backfilled: bool = False
 
     def placement(self) -> dict[str, int]:
         """Return uuid → hundredths, as the agent takes it."""
@@ -97,6 +120,8 @@ class Plan:
     refusals: tuple[Refuse, ...] = ()
     # The waiting requests that lack nothing but the capacity of the kernels that they replace.
     preempting: tuple[str, ...] = ()
+    # The kernels that leave their GPU for waiting requests.
+    evictions: tuple[Evict, ...] = ()
 
 
 def plan(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> Plan:
@@ -104,53 +129,157 @@ def plan(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> Pl
 
     Refuse requests that never fit or waited too long. Let the rest wait.
     """
-    served = _serve(snapshot, pending, now)
-    reasons = _Reasons(served.capacity, frozenset(served.preempting))
+    served = serve(snapshot, queue_order(snapshot, pending), now)
+    reasons = _Reasons(served)
     waiting = tuple(Wait(one.kernel_id, place, reasons.of(one)) for place, one in enumerate(served.blocked, 1))
-    return Plan(tuple(served.admissions), waiting, tuple(served.refusals), tuple(served.preempting))
+    admissions, refusals = tuple(served.admissions), tuple(served.refusals)
+    return Plan(admissions, waiting, refusals, tuple(served.preempting), tuple(served.evictions))
 
 
-@dataclass(frozen=True)
-class _Served:
-    """A plan without the reasons of the ``blocked`` requests, to which ``capacity`` is left."""
+class Serving:
+    """A plan without the reasons of the ``blocked`` requests, to which ``capacity`` is left.
 
-    capacity: Capacity
-    admissions: Sequence[Admit]
-    blocked: Sequence[Pending]
-    refusals: Sequence[Refuse]
-    preempting: Sequence[str]
+    It serves one request after the other.
+    """
 
+    def __init__(self, snapshot: LedgerSnapshot, now: float) -> None:
+        self.snapshot = snapshot
+        self.capacity = snapshot.capacity()
+        self.quotas = TeamQuotas.of(snapshot)
+        self.admissions: list[Admit] = []
+        self.blocked: list[Pending] = []
+        self.refusals: list[Refuse] = []
+        self.preempting: list[str] = []
+        self.evictions: list[Evict] = []
+        # Kernel id to the quota that its request lacks.
+        self.shortages: dict[str, Shortage] = {}
+        self._now = now
+        # Requests for which no kernel can leave, and whether kernels delay those ahead, of this plan so far.
+        self._irreclaimable: set[tuple[str, Request, Held | None]] = set()
+        self._harmless: dict[object, bool] = {}
+        # Requests ahead that lack room on devices. None of them starts later for a later request.
+        self._ahead: list[Pending] = []
+        self._is_closed = False
 
-def _serve(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> _Served:
-    capacity = snapshot.capacity()
-    admissions: list[Admit] = []
-    blocked: list[Pending] = []
-    refusals: list[Refuse] = []
-    preempting: list[str] = []
-    is_blocked = False
-    for entry in queue_order(snapshot, pending):
-        error = never_fits(capacity, entry.request, entry.held)
+    def serve(self, entry: Pending) -> None:
+        """Decide about the next request."""
+        error = self._refusal(entry)
         if error is not None:
-            refusals.append(Refuse(entry.kernel_id, error))
-            continue
-        placed = None if is_blocked else capacity.place(entry.request, entry.held)
-        if isinstance(placed, tuple):
-            admissions.append(Admit(entry.kernel_id, placed))
-            capacity = capacity if entry.held is None else capacity.give_back(entry.held)
-            capacity = capacity.take(placed, entry.request.workload_class)
-        elif not is_blocked and (left := _capacity_in_place(snapshot, capacity, entry)) is not None:
-            preempting.append(entry.kernel_id)
-            blocked.append(entry)
-            # The capacity that it waits for is not free yet, so that no other request can be placed
-            # there.
-            capacity, is_blocked = left, True
-        elif entry.deadline is not None and now >= entry.deadline:
-            refusals.append(Refuse(entry.kernel_id, _waited_too_long(capacity, entry, len(blocked) + 1, now)))
+            self.refusals.append(Refuse(entry.kernel_id, error))
+            return
+        placed = None if self._is_closed else self._place(entry)
+        if isinstance(placed, tuple) and (is_backfilled := self._may_pass(entry, placed)) is not None:
+            self._admit(entry, placed, is_backfilled=is_backfilled)
+        elif not self._is_closed and not self._ahead and self._replaces(entry):
+            self.preempting.append(entry.kernel_id)
+            self.blocked.append(entry)
+        elif not self._is_closed and self._reclaims(entry):
+            self.blocked.append(entry)
+        elif entry.deadline is not None and self._now >= entry.deadline:
+            error = _waited_too_long(self.capacity, entry, len(self.blocked) + 1, self._now)
+            self.refusals.append(Refuse(entry.kernel_id, error))
         else:
-            blocked.append(entry)
-            is_blocked = is_blocked or entry.held is None
-            capacity = capacity if entry.held is None else capacity.close(entry.held.parts)
-    return _Served(capacity, admissions, blocked, refusals, preempting)
+            self._block(entry, placed)
+
+    def _refusal(self, entry: Pending) -> AliquotError | None:
+        if entry.returns_to is not None:
+            return None  # it runs, and waits for its own devices for as long as it takes
+        never = never_fits(self.capacity, entry.request, entry.held)
+        return never or (None if self.quotas is None else self.quotas.refusal(entry.claimant))
+
+    def _quotas_for(self, entry: Pending) -> TeamQuotas | None:
+        """Return the quotas without what the entry's replaced kernels hold."""
+        if self.quotas is None or not entry.replaces:
+            return self.quotas
+        holdings = self.snapshot.holdings
+        return self.quotas.without(holdings[one] for one in entry.replaces if one in holdings)
+
+    def _place(self, entry: Pending) -> tuple[Part, ...] | Refusal | Shortage:
+        quotas = self._quotas_for(entry)
+        return entry.claimant.place(self.capacity) if quotas is None else quotas.place(self.capacity, entry.claimant)
+
+    def _may_pass(self, entry: Pending, placed: tuple[Part, ...]) -> bool | None:
+        """Return whether it starts as a backfilled kernel; None if it may not start before those ahead."""
+        if not self._ahead:
+            return False
+        is_on = self.snapshot.quotas is None or self.snapshot.quotas.is_backfilling
+        if not is_on or entry.replaces or entry.held is not None:
+            return None
+        if self._delays_none(entry, placed):
+            return False
+        can_leave = self.snapshot.node.can_evict and entry.request.residency != "off" and entry.returns_to is None
+        return True if can_leave else None
+
+    def _delays_none(self, entry: Pending, placed: tuple[Part, ...]) -> bool:
+        ahead = list(dict.fromkeys(one.request for one in self._ahead))
+        key = (entry.request, placed, len(ahead))
+        if key not in self._harmless:
+            found = is_harmless(self.snapshot, self.capacity, placed, _class_of(entry), ahead)
+            self._harmless[key] = found
+        return self._harmless[key]
+
+    def _admit(self, entry: Pending, placed: tuple[Part, ...], *, is_backfilled: bool) -> None:
+        self.admissions.append(Admit(entry.kernel_id, placed, is_backfilled))
+        self._harmless.clear()
+        self.capacity = self.capacity if entry.held is None else self.capacity.give_back(entry.held)
+        self.capacity = self.capacity.take(placed, _class_of(entry))
+        if self.quotas is not None:
+            self.quotas = self.quotas.with_parts(entry.claimant, placed)
+
+    def _replaces(self, entry: Pending) -> bool:
+        """Count on the capacity of the kernels that it replaces, if that is what it lacks."""
+        quotas = self._quotas_for(entry)
+        if quotas is not None and quotas.shortage(entry.claimant) is not None:
+            return False
+        left = _capacity_in_place(self.snapshot, self.capacity, entry)
+        if left is None:
+            return False
+        # The capacity that it waits for is not free yet, so that no other request can be placed there.
+        self.capacity, self._is_closed = left, True
+        return True
+
+    def _reclaims(self, entry: Pending) -> bool:
+        """Have kernels leave for it, if that is what it lacks.
+
+        What they leave is the request's; the others get what is free beside both.
+        """
+        key = (entry.owner, entry.request, entry.devices)
+        if key in self._irreclaimable:
+            return False
+        taken = frozenset(one.kernel_id for one in self.evictions)
+        state = State(self.snapshot, self.capacity, self._quotas_for(entry), self._now, taken)
+        found = reclaim(state, entry.kernel_id, entry.claimant, entry.since)
+        if found is None:
+            self._irreclaimable.add(key)
+            return False
+        self.evictions += found.evictions
+        self.capacity = self.capacity.take(found.parts, _class_of(entry))
+        if self.quotas is not None:
+            self.quotas = self.quotas.holding_back(entry.claimant)
+        return True
+
+    def _block(self, entry: Pending, placed: tuple[Part, ...] | Refusal | Shortage | None) -> None:
+        self.blocked.append(entry)
+        if isinstance(placed, Shortage):
+            self.shortages[entry.kernel_id] = placed
+        elif entry.devices is None:
+            self._ahead.append(entry)
+        else:
+            self.capacity = self.capacity.close(entry.devices.parts)
+        if self.quotas is not None:
+            self.quotas = self.quotas.holding_back(entry.claimant)
+
+
+def serve(snapshot: LedgerSnapshot, order: Iterable[Pending], now: float) -> Serving:
+    """Serve the requests in this order."""
+    serving = Serving(snapshot, now)
+    for entry in order:
+        serving.serve(entry)
+    return serving
+
+
+def _class_of(entry: Pending) -> WorkloadClass:
+    return entry.request.workload_class
 
 
 # Bounds of the forecast, which is made anew each second: so many requests, and twice so many ends.
@@ -177,14 +306,14 @@ def expected_starts(
         snapshot, left = _ended(snapshot, gone), [one for one in left if one.kernel_id not in gone]
         is_settled = False
         while left and not is_settled:
-            served = _serve(snapshot, left, moment)
+            served = serve(snapshot, queue_order(snapshot, left), moment)
             found |= {admit.kernel_id: moment for admit in served.admissions}
             snapshot = carried_out(snapshot, left, served)
             left, is_settled = list(served.blocked), not served.preempting
     return found
 
 
-def carried_out(snapshot: LedgerSnapshot, pending: Sequence[Pending], planned: Plan | _Served) -> LedgerSnapshot:
+def carried_out(snapshot: LedgerSnapshot, pending: Sequence[Pending], planned: Plan | Serving) -> LedgerSnapshot:
     """Return the ledger once the admitted kernels hold their parts, and replaced ones have ended.
 
     The replaced kernels of a preempting request are told to end, and it starts when they have.
@@ -207,10 +336,18 @@ def queue_order(snapshot: LedgerSnapshot, pending: Sequence[Pending]) -> list[Pe
     """Return the order in which a plan serves the requests, and thus their places in the queue.
 
     No other rule gives a place. Requests whose replaced kernels are ending come first, then those
-    that free capacity, then all others as they arrived.
+    that free capacity, then all others as they arrived, or as their teams' quotas have it.
     """
-    capacity = snapshot.capacity()
-    return sorted(pending, key=lambda entry: (not entry.is_preempting, not _frees_capacity(snapshot, capacity, entry)))
+    capacity, quotas = snapshot.capacity(), TeamQuotas.of(snapshot)
+    first, freeing, rest = list[Pending](), list[Pending](), list[Pending]()
+    for one in pending:
+        if one.is_preempting:
+            first.append(one)
+        else:
+            (freeing if _frees_capacity(snapshot, capacity, one) else rest).append(one)
+    if quotas is not None:
+        rest = [rest[place] for place in ranked(quotas, [one.claimant for one in rest])]
+    return [*first, *freeing, *rest]
 
 
 def _frees_capacity(snapshot: LedgerSnapshot, capacity: Capacity, entry: Pending) -> bool:
@@ -263,17 +400,23 @@ class _Reasons:
     Requests of one size share a reason, which is found once.
     """
 
-    def __init__(self, capacity: Capacity, preempting: frozenset[str]) -> None:
-        self._capacity = capacity
-        self._promised = preempting
+    def __init__(self, served: Serving) -> None:
+        self._capacity = served.capacity
+        self._served = served
+        self._promised = frozenset(served.preempting)
+        self._evicting = frozenset(one.wanted_by for one in served.evictions)
         self._found: dict[tuple[Request, str, Held | None], WaitReason] = {}
 
     def of(self, entry: Pending) -> WaitReason:
         if entry.kernel_id in self._promised:
             return replaced_kernel(entry.request)
-        size = (entry.request, entry.request.residency, entry.held)
+        if entry.kernel_id in self._evicting:
+            return evicting(entry.request)
+        if entry.kernel_id in self._served.shortages:
+            return team_quota(entry.request, self._served.shortages[entry.kernel_id].clause)
+        size = (entry.request, entry.request.residency, entry.devices)
         if size not in self._found:
-            self._found[size] = lacking(self._capacity, entry.request, entry.held)
+            self._found[size] = lacking(self._capacity, entry.request, entry.devices)
         return self._found[size]
 
 

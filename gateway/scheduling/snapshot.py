@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
+from jupyter_aliquot.gateway.teams.values import Quotas
 from jupyter_aliquot.provisioner.resources import Grant, Request
 
 from .ledger import Holding, KernelRef, LedgerSnapshot, Node
@@ -56,10 +57,12 @@ def allow_any_queue(requester: KernelRef, pending: Sequence[Pending]) -> None:
 class AdmissionSettings:
     """The settings of admission. Times are in seconds; None: no limit.
 
-    ``caps`` are the GPU limits of users and teams, for what they hold and wait for.
+    ``caps`` are the GPU limits of users and teams, for what they hold and wait for. ``quotas`` returns
+    the teams' quotas in force; None without a quota file.
     """
 
     caps: GpuCaps = field(default_factory=GpuCaps)
+    quotas: Callable[[], Quotas | None] = lambda: None
     check_class: ClassCheck = allow_all_classes
     check_queue: QueueCheck = allow_any_queue
     queue_timeout_seconds: float | None = None

@@ -27,6 +27,8 @@ class WaitCode(str, Enum):
     GPU_MEMORY = "gpu_memory"
     HOST_MEMORY = "host_memory"
     REPLACED_KERNEL = "replaced_kernel"  # it gets the room of a kernel that has not ended yet
+    TEAM_QUOTA = "team_quota"  # its team may take no more now
+    EVICTING = "evicting"  # kernels leave their GPU for it
     AGENT_REFUSED = "agent_refused"  # another gateway of this node was faster
     AGENT_UNAVAILABLE = "agent_unavailable"
 
@@ -64,6 +66,10 @@ class WaitReason:
             return f"Needs {self._needed()}; enough is free, but requests ahead of it come first"
         if self.code is WaitCode.REPLACED_KERNEL:
             return "Starts when the kernel that it replaces has ended"
+        if self.code is WaitCode.EVICTING:
+            return f"Needs {self._needed()}; kernels that have it on loan are leaving their GPU"
+        if self.code is WaitCode.TEAM_QUOTA:
+            return f"Needs {self._needed()}; {self.detail}"
         if self.code is WaitCode.AGENT_UNAVAILABLE:
             return f"The node agent does not answer: {self.detail}. The gateway tries again"
         if self.code is WaitCode.AGENT_REFUSED:
@@ -129,6 +135,16 @@ def agent_refused(request: Request, detail: str) -> WaitReason:
 def agent_unavailable(request: Request, detail: str) -> WaitReason:
     """The reason of all requests while the node agent does not answer."""
     return replace(_asked(WaitCode.AGENT_UNAVAILABLE, request), detail=detail)
+
+
+def team_quota(request: Request, detail: str) -> WaitReason:
+    """The reason of a request whose team may take no more now."""
+    return replace(_asked(WaitCode.TEAM_QUOTA, request), detail=detail)
+
+
+def evicting(request: Request) -> WaitReason:
+    """The reason of a request for which kernels leave their GPU."""
+    return _asked(WaitCode.EVICTING, request)
 
 
 def replaced_kernel(request: Request) -> WaitReason:

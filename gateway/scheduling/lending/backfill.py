@@ -1,0 +1,84 @@
+"""Conservative backfill without known ends: which request may pass one that waits. Pure.
+
+The end of a notebook is not known, so no moment can be reserved for a request that waits. A later
+request passes it in two cases. Either it takes capacity that the waiting request could not use
+first, in whichever order the present kernels end; or its kernel can be evicted as soon as the
+waiting request lacks nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
+
+from jupyter_aliquot.gateway.scheduling.capacity import Capacity, Held
+from jupyter_aliquot.gateway.scheduling.ledger import Holding, LedgerSnapshot
+from jupyter_aliquot.gateway.scheduling.resize import held_of
+from jupyter_aliquot.gpu_hook.placement.placement import WHOLE, Part
+from jupyter_aliquot.provisioner.resources import Request, WorkloadClass
+
+# The futures of a device are the sets of its kernels that have ended. Above so many kernels they are
+# not all looked at, and no request passes there.
+_MOST_KERNELS = 6
+
+
+def is_harmless(
+    snapshot: LedgerSnapshot,
+    capacity: Capacity,
+    parts: Sequence[Part],
+    workload_class: WorkloadClass,
+    ahead: Sequence[Request],
+) -> bool:
+    """Return whether a kernel with these parts delays none of the requests *ahead*, whatever ends when.
+
+    Kernels of other programs are not known one by one: a device that has such is not passed on.
+    """
+    if capacity.rule.most > 1 and capacity.rule.host_bytes is not None:
+        return False  # all devices share the host's memory for copies
+    for part in parts:
+        residents = _residents(snapshot, capacity, part.uuid)
+        if residents is None or any(request.gpus.hundredths > WHOLE for request in ahead):
+            return False
+        alone = replace(capacity, closed=frozenset(one.uuid for one in capacity.devices if one.uuid != part.uuid))
+        for future in _futures(alone, residents):
+            taken = future.take((part,), workload_class)
+            if any(_fits(future, request) and not _fits(taken, request) for request in ahead):
+                return False
+    return True
+
+
+def backfilled_since(snapshot: LedgerSnapshot, since: float) -> list[Holding]:
+    """Return the backfilled kernels that were requested after this moment, the last one first."""
+    found = [one for one in snapshot.holdings.values() if one.is_backfilled and one.queued_at > since]
+    return sorted(found, key=lambda one: (-one.queued_at, one.grant.kernel_id))
+
+
+def _residents(snapshot: LedgerSnapshot, capacity: Capacity, uuid: str) -> list[Held] | None:
+    """Return what each kernel holds of this device; None if other programs hold some of it."""
+    found = [_on_device(holding, uuid) for holding in snapshot.holdings.values() if not holding.is_evicted]
+    residents = [held for held in found if held.parts]
+    known = sum(part.hundredths for held in residents for part in held.parts)
+    reserved = capacity.reserved.get(uuid)
+    if (0 if reserved is None else reserved.hundredths) != known or len(residents) > _MOST_KERNELS:
+        return None
+    return residents
+
+
+def _on_device(holding: Holding, uuid: str) -> Held:
+    held = held_of(holding.grant)
+    return replace(held, parts=tuple(part for part in held.parts if part.uuid == uuid))
+
+
+def _futures(capacity: Capacity, residents: Sequence[Held]) -> Iterator[Capacity]:
+    """Yield the capacity after each set of these kernels has ended."""
+    for count in range(len(residents) + 1):
+        for ended in combinations(residents, count):
+            future = capacity
+            for held in ended:
+                future = future.give_back(held)
+            yield future
+
+
+def _fits(capacity: Capacity, request: Request) -> bool:
+    return isinstance(capacity.place(request), tuple)

@@ -1,0 +1,184 @@
+"""The choice of kernels that leave so that a request gets what it is owed. Pure.
+
+A team takes its quota back from teams that borrow it; a request takes back the capacity of kernels
+that were started ahead of it. A kernel leaves by swap-out: it keeps its state, and waits for its GPU.
+A kernel that cannot be swapped out ends only where its team's policy says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from jupyter_aliquot.gateway.scheduling.capacity import Capacity
+from jupyter_aliquot.gateway.scheduling.ledger import Holding, LedgerSnapshot
+from jupyter_aliquot.gateway.scheduling.resize import held_of
+from jupyter_aliquot.gpu_hook.placement.placement import Part
+from jupyter_aliquot.provisioner.resources import WorkloadClass
+
+from .backfill import backfilled_since
+from .team_quotas import Claimant, TeamQuotas
+
+# A kernel that may leave, and whether it does for a quota.
+Candidate = tuple[Holding, bool]
+# The most kernels that are tried as the first to leave.
+_MOST_TRIES = 8
+
+
+@dataclass(frozen=True)
+class Evict:
+    """A decision that a kernel leaves its GPU, for the kernel *wanted_by*.
+
+    With ``is_ended`` it ends where it cannot be swapped out.
+    """
+
+    kernel_id: str
+    wanted_by: str
+    is_ended: bool = False
+    is_for_quota: bool = True
+
+
+@dataclass(frozen=True)
+class Reclaim:
+    """The kernels that leave for one request, and the parts that it gets once they are gone."""
+
+    evictions: tuple[Evict, ...]
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class State:
+    """The state of a plan when a request does not fit.
+
+    The kernels ``taken`` leave for an earlier request.
+    """
+
+    snapshot: LedgerSnapshot
+    capacity: Capacity
+    quotas: TeamQuotas | None
+    now: float
+    taken: frozenset[str] = frozenset()
+
+
+def reclaim(state: State, kernel_id: str, claimant: Claimant, since: float) -> Reclaim | None:
+    """Return the kernels whose leaving makes the request fit; None if no such set is found.
+
+    Kernels that leave already count first. Those that turn out not to be needed stay.
+    """
+    if not state.snapshot.node.can_evict:
+        return None
+    candidates = _candidates(state, claimant, since)
+    for first in range(min(len(candidates), _MOST_TRIES)):
+        # A team that borrows little stops to borrow with its first kernel: another one may be needed.
+        chosen = _choose(state, claimant, [candidates[first], *candidates[:first], *candidates[first + 1 :]])
+        if chosen is not None:
+            kernels, parts = chosen
+            return Reclaim(tuple(_evict(state, *one, kernel_id) for one in kernels), parts)
+    return None
+
+
+def _choose(
+    state: State, claimant: Claimant, candidates: Iterable[Candidate]
+) -> tuple[list[Candidate], tuple[Part, ...]] | None:
+    """Return the first kernels that suffice, without those that are not needed beside the others."""
+    chosen: list[Candidate] = []
+    capacity, quotas = state.capacity, state.quotas
+    for holding, is_for_quota in candidates:
+        if is_for_quota and not _may_be_taken(quotas, claimant, holding):
+            continue
+        chosen.append((holding, is_for_quota))
+        capacity, quotas = _without(capacity, quotas, [holding])
+        if (parts := _parts(capacity, quotas, claimant)) is not None:
+            break
+    else:
+        return None
+    for one in list(chosen):
+        rest = [each for each in chosen if each is not one]
+        fewer = _parts(*_without(state.capacity, state.quotas, [holding for holding, _ in rest]), claimant)
+        if fewer is not None and not one[0].is_leaving:
+            chosen, parts = rest, fewer
+    return chosen, parts
+
+
+def _parts(capacity: Capacity, quotas: TeamQuotas | None, claimant: Claimant) -> tuple[Part, ...] | None:
+    """Return what the request gets of this capacity, within these quotas; None if it does not fit."""
+    placed = claimant.place(capacity) if quotas is None else quotas.place(capacity, claimant)
+    return placed if isinstance(placed, tuple) else None
+
+
+def _candidates(state: State, claimant: Claimant, since: float) -> list[Candidate]:
+    """Return the kernels that may leave, the first to leave first, and whether for a quota.
+
+    Backfilled kernels come first: they were started on that condition. Then come kernels of teams
+    that borrow: low priority before normal, then the team that borrows most for its weight, then the
+    newest.
+    """
+    backfilled = [one for one in backfilled_since(state.snapshot, since) if _can_leave(state, one)]
+    found = [(one, False) for one in backfilled]
+    quotas = state.quotas
+    if quotas is None:
+        return found
+    team = quotas.team_of(claimant.owner, claimant.groups)
+    others = [
+        holding
+        for holding in state.snapshot.holdings.values()
+        if holding not in backfilled and _can_leave(state, holding) and _has_run(state, quotas, holding)
+    ]
+    others = [one for one in others if quotas.team_of(one.grant.owner, one.requester.teams) != team]
+
+    def order(one: Holding) -> tuple[bool, bool, float, float, str]:
+        its_team = quotas.team_of(one.grant.owner, one.requester.teams)
+        is_normal = one.grant.request.workload_class is WorkloadClass.PRODUCTION
+        return (
+            not one.is_leaving,
+            is_normal,
+            -quotas.tree.dominant_share(its_team),
+            -one.granted_at,
+            one.grant.kernel_id,
+        )
+
+    return found + [(one, True) for one in sorted(others, key=order)]
+
+
+def _can_leave(state: State, holding: Holding) -> bool:
+    """Return whether the kernel can be swapped out, or its team lets it be ended."""
+    if holding.is_evicted or not holding.is_confirmed or holding.grant.kernel_id in state.taken:
+        return False
+    return not holding.stays_because or _may_be_ended(state.quotas, holding)
+
+
+def _has_run(state: State, quotas: TeamQuotas, holding: Holding) -> bool:
+    team = quotas.quotas.team_of(holding.grant.owner, holding.requester.teams)
+    least = 0.0 if team is None else team.reclaim_seconds
+    return holding.is_leaving or state.now - holding.granted_at >= least
+
+
+def _may_be_ended(quotas: TeamQuotas | None, holding: Holding) -> bool:
+    team = None if quotas is None else quotas.quotas.team_of(holding.grant.owner, holding.requester.teams)
+    if team is None or team.may_be_ended == "never":
+        return False
+    return team.may_be_ended == "any" or holding.grant.request.workload_class is WorkloadClass.OPPORTUNISTIC
+
+
+def _may_be_taken(quotas: TeamQuotas | None, claimant: Claimant, holding: Holding) -> bool:
+    """Return whether the holding's team borrows what the claimant's team is owed."""
+    if quotas is None:
+        return False
+    mine = quotas.team_of(claimant.owner, claimant.groups)
+    theirs = quotas.team_of(holding.grant.owner, holding.requester.teams)
+    models: Sequence[str] = [use.model for use in quotas.uses_of(holding)]
+    return any(quotas.tree.may_reclaim(mine, theirs, model, claimant.more) for model in models)
+
+
+def _without(
+    capacity: Capacity, quotas: TeamQuotas | None, holdings: Iterable[Holding]
+) -> tuple[Capacity, TeamQuotas | None]:
+    gone = list(holdings)
+    for holding in gone:
+        capacity = capacity.give_back(held_of(holding.grant))
+    return capacity, None if quotas is None else quotas.without(gone)
+
+
+def _evict(state: State, holding: Holding, is_for_quota: bool, wanted_by: str) -> Evict:
+    is_ended = is_for_quota and bool(holding.stays_because) and _may_be_ended(state.quotas, holding)
+    return Evict(holding.grant.kernel_id, wanted_by, is_ended, is_for_quota)

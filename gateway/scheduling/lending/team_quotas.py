@@ -1,0 +1,256 @@
+"""Teams' quotas on the ledger: which team a kernel counts for, and what that team may still take.
+
+Pure. The arithmetic is in ``teams.tree``; this module counts kernels and devices for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from jupyter_aliquot.gateway.scheduling.capacity import Capacity, Held
+from jupyter_aliquot.gateway.scheduling.ledger import Holding, LedgerSnapshot
+from jupyter_aliquot.gateway.teams.tree import ROOT, TeamTree, Use
+from jupyter_aliquot.gateway.teams.values import ANY_MODEL, Quotas
+from jupyter_aliquot.gpu_hook.placement.placement import WHOLE, Part, Refusal
+from jupyter_aliquot.provisioner.errors import LimitError
+from jupyter_aliquot.provisioner.resources import GpuShare, Request, WorkloadClass
+
+
+@dataclass(frozen=True)
+class Claimant:
+    """The side of a request that quotas look at: its owner, its size, and what it holds already.
+
+    ``returns_to`` are the parts of an evicted kernel, which it gets again or none.
+    """
+
+    owner: str
+    groups: frozenset[str]
+    request: Request
+    held: Held | None = None
+    returns_to: Held | None = None
+
+    @property
+    def more(self) -> int:
+        """The hundredths beyond those that it holds."""
+        held = sum(part.hundredths for part in self.held.parts) if self.held else 0
+        return max(0, self.request.gpus.hundredths - held)
+
+    @property
+    def devices(self) -> Held | None:
+        """The parts on the devices that it keeps; None for a request that takes any."""
+        return self.held or self.returns_to
+
+    def place(self, capacity: Capacity) -> tuple[Part, ...] | Refusal:
+        """Return its parts, or the reason why it does not fit."""
+        if self.returns_to is None:
+            return capacity.place(self.request, self.held)
+        back = self.returns_to
+        return capacity.take(back.parts, back.workload_class).place(self.request, back)
+
+
+@dataclass(frozen=True)
+class Shortage:
+    """A team's quota that lacks for a request: of one model, in hundredths.
+
+    ``available`` is what the team may take now; ``quota`` what it is owed, ``held`` what it holds.
+    """
+
+    team: str
+    model: str
+    available: int
+    quota: int
+    held: int
+
+    @property
+    def clause(self) -> str:
+        kind = "" if self.model == ANY_MODEL else f" {self.model}"
+        left = f"only {GpuShare(self.available)}{kind} GPU is" if self.available > 0 else f"no{kind} GPU is"
+        return (
+            f"the team {self.team} holds {GpuShare(self.held)} of its quota of {GpuShare(self.quota)}{kind} GPU, and "
+            f"{left} free for it to take"
+        )
+
+
+@dataclass(frozen=True)
+class TeamQuotas:
+    """The tree of teams as a plan has it so far, and the model of each device."""
+
+    tree: TeamTree
+    models: dict[str, str]
+
+    @staticmethod
+    def of(snapshot: LedgerSnapshot) -> TeamQuotas | None:
+        """Return the quotas with all that the ledger's kernels hold; None without a quota file."""
+        quotas = snapshot.quotas
+        if quotas is None:
+            return None
+        models = {device.uuid: quotas.model_of(device.name) for device in snapshot.node.devices}
+        gpus: dict[str, int] = {}
+        for device in snapshot.node.devices:
+            if not device.is_lost:
+                there = round(WHOLE * snapshot.node.rule.most_of(device.uuid))
+                gpus[models[device.uuid]] = gpus.get(models[device.uuid], 0) + there
+        found = TeamQuotas(TeamTree(quotas, gpus), models)
+        uses = [use for holding in snapshot.holdings.values() for use in found.uses_of(holding)]
+        return replace(found, tree=found.tree.plus(uses))
+
+    @property
+    def quotas(self) -> Quotas:
+        return self.tree.quotas
+
+    @cached_property
+    def shown_models(self) -> tuple[str, ...]:
+        """The models that a file names and that the node has, each once."""
+        return tuple(dict.fromkeys((*self.quotas.models, *self.models.values())))
+
+    def team_of(self, owner: str, groups: Iterable[str]) -> str:
+        """Return the team's name; ROOT for a user of no team."""
+        team = self.quotas.team_of(owner, groups)
+        return ROOT if team is None else team.name
+
+    def uses_of(self, holding: Holding) -> list[Use]:
+        """Return what a grant counts for its team: nothing while it is evicted."""
+        if holding.is_evicted:
+            return []
+        team = self.team_of(holding.grant.owner, holding.requester.teams)
+        quotas = holding.grant.quotas
+        return [Use(team, self._model(quota.uuid), quota.share.hundredths) for quota in quotas]
+
+    def with_parts(self, claimant: Claimant, parts: Iterable[Part]) -> TeamQuotas:
+        """Return the quotas once the claimant holds these parts, and no others."""
+        team = self.team_of(claimant.owner, claimant.groups)
+        before = () if claimant.held is None else claimant.held.parts
+        tree = self.tree.plus(self._uses(team, before), -1).plus(self._uses(team, parts))
+        return replace(self, tree=tree)
+
+    def without(self, holdings: Iterable[Holding]) -> TeamQuotas:
+        """Return the quotas once these grants have ended."""
+        return replace(self, tree=self.tree.plus([use for one in holdings for use in self.uses_of(one)], -1))
+
+    def holding_back(self, claimant: Claimant) -> TeamQuotas:
+        """Return the quotas with the claimant's share set aside: no later request takes what it waits for."""
+        team = self.team_of(claimant.owner, claimant.groups)
+        model = max(self.models_for(claimant), key=lambda one: self.tree.available(team, one), default=ANY_MODEL)
+        return replace(self, tree=self.tree.plus([Use(team, model, claimant.more)]))
+
+    def refusal(self, claimant: Claimant) -> LimitError | None:
+        """Return the error of a request that the team's quota will never allow; None if it may."""
+        team = self.quotas.team_of(claimant.owner, claimant.groups)
+        asked = f"Requested {claimant.request.gpus} GPU"
+        if not claimant.more:
+            return None
+        if team is None:
+            return LimitError(
+                f"{asked}, but no team of the quota file has the user {claimant.owner}. Ask an administrator to add "
+                "the user, or a group of the user, to a team"
+            )
+        most = max((self.most(claimant, model) for model in self.models_for(claimant)), default=0)
+        if claimant.request.gpus.hundredths <= most or not self.models:
+            return None
+        return LimitError(
+            f"{asked}, but the team {team.name} may hold {GpuShare(max(0, most))} at most, with all that it may borrow"
+            f"{self._low_hint(team.borrowers, claimant)}. Choose a smaller size"
+        )
+
+    def most(self, claimant: Claimant, model: str) -> int:
+        """Return the most of a model that a kernel of this team and priority could ever have."""
+        team = self.team_of(claimant.owner, claimant.groups)
+        if self._may_borrow(claimant):
+            return self.tree.most(team, model)
+        return self.tree.quota(team, model)
+
+    def available(self, claimant: Claimant, model: str) -> int:
+        """Return how many hundredths of a model the claimant may take now."""
+        team = self.team_of(claimant.owner, claimant.groups)
+        if team == ROOT:
+            return 0
+        available = self.tree.available(team, model)
+        return available if self._may_borrow(claimant) else min(available, self.tree.within_quota(team, model))
+
+    def is_borrowing(self, claimant: Claimant) -> bool:
+        """Return whether it would take more of each model than its team is owed."""
+        team = self.team_of(claimant.owner, claimant.groups)
+        return all(self.tree.within_quota(team, model) < claimant.more for model in self.models_for(claimant))
+
+    def models_for(self, claimant: Claimant) -> list[str]:
+        """Return the models to try: first those of which the team is owed enough."""
+        if claimant.devices is not None:
+            return list(dict.fromkeys(self._model(part.uuid) for part in claimant.devices.parts))
+        team, models = self.team_of(claimant.owner, claimant.groups), dict.fromkeys(self.models.values())
+        order = {model: place for place, model in enumerate(self.shown_models)}
+        return sorted(models, key=lambda one: (self.tree.within_quota(team, one) < claimant.more, order[one]))
+
+    def place(self, capacity: Capacity, claimant: Claimant) -> tuple[Part, ...] | Refusal | Shortage:
+        """Return the parts for a request within its team's quota, or what it lacks.
+
+        It lacks quota where its team may not take so much of any model, whatever is free.
+        """
+        refusal: Refusal | None = None
+        for model in self.models_for(claimant):
+            if claimant.more and self.available(claimant, model) < claimant.more:
+                continue
+            of_others = frozenset(uuid for uuid, one in self.models.items() if one != model)
+            placed = claimant.place(replace(capacity, closed=capacity.closed | of_others))
+            if not isinstance(placed, Refusal):
+                return placed
+            refusal = refusal or placed
+        return refusal or self.shortage(claimant) or claimant.place(capacity)
+
+    def shortage(self, claimant: Claimant) -> Shortage | None:
+        """Return the lacking quota of a request, whether its device has room or not; None if none lacks."""
+        models = self.models_for(claimant)
+        if not claimant.more or any(self.available(claimant, model) >= claimant.more for model in models):
+            return None
+        return self._shortage(claimant, models[0]) if models else None
+
+    def _shortage(self, claimant: Claimant, model: str) -> Shortage:
+        team = self.team_of(claimant.owner, claimant.groups)
+        quota, held = self.tree.quota(team, model), self.tree.used(team, model)
+        return Shortage(team, model, max(0, self.available(claimant, model)), quota, held)
+
+    def _may_borrow(self, claimant: Claimant) -> bool:
+        team = self.quotas.team_of(claimant.owner, claimant.groups)
+        is_low = claimant.request.workload_class is WorkloadClass.OPPORTUNISTIC
+        return team is not None and (team.borrowers == "any" or is_low)
+
+    def _low_hint(self, borrowers: str, claimant: Claimant) -> str:
+        if borrowers == "low" and not self._may_borrow(claimant):
+            return ", which low-priority kernels alone may"
+        return ""
+
+    def _uses(self, team: str, parts: Iterable[Part]) -> list[Use]:
+        return [Use(team, self._model(part.uuid), part.hundredths) for part in parts]
+
+    def _model(self, uuid: str) -> str:
+        return self.models.get(uuid, self.quotas.models[0])
+
+
+def ranked(quotas: TeamQuotas, claimants: Sequence[Claimant]) -> list[int]:
+    """Return the order in which to serve these requests, as their places in the sequence.
+
+    Requests within their team's quota come first, as they arrived. Then the team goes next that
+    borrows the least for its weight. With the order ``drf`` that holds for all requests.
+    """
+    left, order, tree = dict(enumerate(claimants)), list[int](), quotas
+    heads: dict[str, list[int]] = {}
+    for place, claimant in left.items():
+        heads.setdefault(quotas.team_of(claimant.owner, claimant.groups), []).append(place)
+    while heads:
+        team = min(heads, key=lambda one: _urgency(tree, one, claimants[heads[one][0]], heads[one][0]))
+        place = heads[team].pop(0)
+        if not heads[team]:
+            del heads[team]
+        order.append(place)
+        tree = tree.holding_back(claimants[place])
+    return order
+
+
+def _urgency(quotas: TeamQuotas, team: str, claimant: Claimant, place: int) -> tuple[bool, float, int]:
+    is_borrowing = quotas.is_borrowing(claimant)
+    is_shared = is_borrowing or quotas.quotas.order == "drf"
+    share = quotas.tree.dominant_share(team) if is_borrowing else 0.0
+    if quotas.quotas.order == "drf" and not is_borrowing:
+        share = quotas.tree.used_share(team)
+    return is_borrowing, share if is_shared else 0.0, place

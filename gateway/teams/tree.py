@@ -1,0 +1,142 @@
+"""The GPUs that each team may still take: nominal quotas, borrowing and lending over the tree. Pure.
+
+A team first uses its own quota. What it does not use, up to its lending limit, goes to the team above
+it, from which it and its siblings borrow. The organization has all GPUs that no team is owed. It is
+the arithmetic of Kueue's cohorts, with the organization as the root.
+
+Amounts are hundredths of a GPU, by GPU model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from .values import Amounts, Quotas, Team
+
+# The organization, above all teams.
+ROOT = ""
+
+
+@dataclass(frozen=True)
+class Use:
+    """A team's GPUs of one model that one kernel holds."""
+
+    team: str
+    model: str
+    hundredths: int
+
+
+@dataclass(frozen=True)
+class TeamTree:
+    """The quotas, the GPUs that there are by model, and what each team's own kernels hold."""
+
+    quotas: Quotas
+    gpus: Amounts
+    own: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    # The quotas that were computed, by team and model. They depend on the file and the GPUs alone.
+    _known: dict[tuple[str, str], int] = field(default_factory=dict, compare=False, repr=False)
+
+    def plus(self, uses: Iterable[Use], sign: int = 1) -> TeamTree:
+        """Return the tree with more held; ``sign`` -1: with less."""
+        own = dict(self.own)
+        for use in uses:
+            key = (use.team, use.model)
+            own[key] = own.get(key, 0) + sign * use.hundredths
+        return TeamTree(self.quotas, self.gpus, own, self._known)
+
+    def nominal(self, team: str, model: str) -> int:
+        """Return the team's own nominal quota; of the organization, what no team is owed."""
+        if team != ROOT:
+            return self.quotas.teams[team].nominal.get(model, 0)
+        owed = sum(one.nominal.get(model, 0) for one in self.quotas.teams.values())
+        return max(0, self.gpus.get(model, 0) - owed)
+
+    def quota(self, team: str, model: str) -> int:
+        """Return what the team and those below it are owed, without what these do not lend."""
+        if (team, model) not in self._known:
+            lent = (self._lends(child.name, model) for child in self.quotas.children(team))
+            self._known[team, model] = self.nominal(team, model) + sum(lent)
+        return self._known[team, model]
+
+    def used(self, team: str, model: str) -> int:
+        """Return what the team's kernels hold, and what the teams below it hold of the team's quota."""
+        below = (self._used_above(child, model) for child in self.quotas.children(team))
+        return self.own.get((team, model), 0) + sum(below)
+
+    def borrowed(self, team: str, model: str) -> int:
+        """Return what the team holds beyond its quota."""
+        return max(0, self.used(team, model) - self.quota(team, model))
+
+    def lent(self, team: str, model: str) -> int:
+        """Return what others could use of the team's quota now: the unused part that it lends."""
+        unused = max(0, self.quota(team, model) - self.used(team, model))
+        return min(unused, self._lends(team, model))
+
+    def available(self, team: str, model: str) -> int:
+        """Return how much more the team may take; below 0 where a reload took more than that away."""
+        if team == ROOT:
+            return self.quota(ROOT, model) - self.used(ROOT, model)
+        one, quota, used = self.quotas.teams[team], self.quota(team, model), self.used(team, model)
+        kept = quota - self._lends(team, model)
+        above = self.available(one.parent, model)
+        if one.borrowing is not None:
+            in_parent = max(0, used - kept)
+            above = min(above, quota - kept - in_parent + one.borrowing.get(model, 0))
+        return max(0, kept - used) + above
+
+    def within_quota(self, team: str, model: str) -> int:
+        """Return how much more the team may take without borrowing."""
+        return max(0, self.quota(team, model) - self.used(team, model))
+
+    def most(self, team: str, model: str) -> int:
+        """Return the most that the team could ever hold, while all others hold nothing."""
+        return TeamTree(self.quotas, self.gpus, {}, self._known).available(team, model)
+
+    def dominant_share(self, team: str) -> float:
+        """Return the team's largest part of a model's GPUs beyond its quota, by its weight.
+
+        Of teams that all borrow, the one with the least is served next. Source: Ghodsi et al.,
+        "Dominant Resource Fairness", NSDI 2011, over GPU models.
+        """
+        weight = self.quotas.teams[team].weight if team in self.quotas.teams else 1.0
+        shares = (self.borrowed(team, model) / max(1, self.gpus.get(model, 0)) for model in self.quotas.models)
+        return max(shares, default=0.0) / weight
+
+    def used_share(self, team: str) -> float:
+        """Return the team's largest part of a model's GPUs, by its weight."""
+        weight = self.quotas.teams[team].weight if team in self.quotas.teams else 1.0
+        models = self.quotas.models
+        return max((self.used(team, one) / max(1, self.gpus.get(one, 0)) for one in models), default=0.0) / weight
+
+    def may_reclaim(self, team: str, victim: str, model: str, more: int) -> bool:
+        """Return whether so much more for the team may be taken from a team that borrows.
+
+        Below the nearest team above both, the one side has to stay within its quota, and each team
+        of the other side has to borrow.
+        """
+        mine, theirs = self._way(team), self._way(victim)
+        common = next((one for one in mine if one in theirs), ROOT)
+        if common in (team, victim):
+            return False  # a team takes nothing from those above and below it
+        my_side = mine[mine.index(common) - 1]
+        if self.used(my_side, model) + more > self.quota(my_side, model):
+            return False
+        return all(self.borrowed(one, model) > 0 for one in theirs[: theirs.index(common)])
+
+    def _way(self, team: str) -> list[str]:
+        """Return the team, those above it, and the organization."""
+        if team not in self.quotas.teams:
+            return [team, ROOT] if team != ROOT else [ROOT]
+        return [*(one.name for one in self.quotas.ancestors(team)), ROOT]
+
+    def _lends(self, team: str, model: str) -> int:
+        """Return what the team lends of its quota at most."""
+        quota = self.quota(team, model)
+        lending = self.quotas.teams[team].lending
+        return quota if lending is None else min(quota, lending.get(model, 0))
+
+    def _used_above(self, team: Team, model: str) -> int:
+        """Return what the team holds of that which it lends or borrows."""
+        kept = self.quota(team.name, model) - self._lends(team.name, model)
+        return max(0, self.used(team.name, model) - kept)

@@ -1,0 +1,109 @@
+"""Teams, their quotas and the queue, as the quota file describes them. Values; no I/O, no clock.
+
+The words are Kueue's and KAI's: a team has a nominal quota; it borrows what others do not use, and
+lends what it does not use. Amounts are hundredths of a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+# The only model of a file whose quotas name none: all GPUs count alike.
+ANY_MODEL = ""
+# Devices that no quota of the file names.
+OTHER_MODEL = "other"
+# A user of this name in a team's list stands for each user whom no other team includes.
+EVERYONE_ELSE = "*"
+
+Amounts = Mapping[str, int]
+NOTHING: Amounts = MappingProxyType({})
+
+QUEUE_ORDERS = ("fifo", "las", "gittins", "srtf", "drf")
+ENDED = ("never", "low", "any")
+BORROWERS = ("any", "low")
+
+
+@dataclass(frozen=True)
+class Team:
+    """One team.
+
+    Args:
+        name: Unique in the file.
+        line: Its line in the file.
+        parent: The team above it; empty: the organization.
+        users: Names of its users.
+        groups: Groups of the Hub whose members are its users.
+        nominal: What it is owed, by GPU model.
+        borrowing: The most beyond that, by model; None: no limit.
+        lending: The most of its own that others may use, by model; None: no limit.
+        weight: Its part of what it and others borrow, in relation to theirs.
+        reclaim_seconds: How long a kernel that borrows runs at least before it is evicted.
+        may_be_ended: Which of its borrowing kernels may be ended where they cannot be swapped out.
+        borrowers: The priority of kernels that may borrow: any, or low alone.
+    """
+
+    name: str
+    line: int = 0
+    parent: str = ""
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    nominal: Amounts = field(default_factory=lambda: NOTHING)
+    borrowing: Amounts | None = None
+    lending: Amounts | None = None
+    weight: float = 1.0
+    reclaim_seconds: float = 0.0
+    may_be_ended: str = "never"
+    borrowers: str = "any"
+
+
+@dataclass(frozen=True)
+class Quotas:
+    """The whole file: the organization, its teams in the file's order, and the queue."""
+
+    organization: str = ""
+    teams: Mapping[str, Team] = field(default_factory=lambda: MappingProxyType({}))
+    order: str = "fifo"
+    is_backfilling: bool = True
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The GPU models that quotas name, sorted; ANY_MODEL alone where they name none."""
+        found = {model for team in self.teams.values() for model in team.nominal}
+        return tuple(sorted(found - {ANY_MODEL})) or (ANY_MODEL,)
+
+    def model_of(self, device_name: str) -> str:
+        """Return the model of a device; OTHER_MODEL for one that no quota names.
+
+        A model is a part of the device's name: ``H200`` is ``NVIDIA H200``. The longest match counts.
+        """
+        if self.models == (ANY_MODEL,):
+            return ANY_MODEL
+        words = device_name.casefold()
+        found = [model for model in self.models if model.casefold() in words]
+        return max(found, key=len) if found else OTHER_MODEL
+
+    def team_of(self, user: str, groups: Iterable[str] = ()) -> Team | None:
+        """Return the team in which a user's kernels count; None for a user of no team.
+
+        A team that names the user comes first, then the first one of a group of the user, then the
+        team of everyone else.
+        """
+        of = frozenset(groups)
+        teams = self.teams.values()
+        named = next((team for team in teams if user in team.users and user != EVERYONE_ELSE), None)
+        grouped = next((team for team in teams if not of.isdisjoint(team.groups)), None)
+        return named or grouped or next((team for team in teams if EVERYONE_ELSE in team.users), None)
+
+    def children(self, name: str) -> tuple[Team, ...]:
+        """Return the teams directly below this one; of the empty name, below the organization."""
+        return tuple(team for team in self.teams.values() if team.parent == name)
+
+    def ancestors(self, name: str) -> tuple[Team, ...]:
+        """Return the team and those above it, from below."""
+        found: list[Team] = []
+        while name:
+            found.append(self.teams[name])
+            name = self.teams[name].parent
+        return tuple(found)
