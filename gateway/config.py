@@ -111,6 +111,11 @@ class Aliquot(Configurable):
         "", help="Folder of the node agent's sockets; empty for the usual places (see agent-protocol.md)."
     ).tag(config=True)
     start_agent = Bool(True, help="Start a node agent when none runs on this machine.").tag(config=True)
+    agent_token_file = Unicode(
+        "",
+        help="File with the tokens of agents on other machines that dial this gateway: TOKEN or NODE TOKEN a line. "
+        "Empty: none may.",
+    ).tag(config=True)
     agent_wait_seconds = Float(20.0, help="How long to wait for a node agent that was just started.").tag(config=True)
     driver = Unicode(
         "auto",

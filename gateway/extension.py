@@ -51,6 +51,9 @@ from jupyter_aliquot.gateway.node.connection import AgentLink
 from jupyter_aliquot.gateway.node.grant_server import LocalSocket
 from jupyter_aliquot.gateway.node.launcher import agent_arguments, agent_starter
 from jupyter_aliquot.gateway.node.watcher import NodeWatch
+from jupyter_aliquot.gateway.nodes.registry import RemoteNodes
+from jupyter_aliquot.gateway.nodes.remembered import RememberedNodes
+from jupyter_aliquot.gateway.nodes.tokens import NoTokens, TokenFile
 from jupyter_aliquot.gateway.remote.jupyter import remote_replacements
 from jupyter_aliquot.gateway.remote.kernels import AliquotRemoteKernelManager
 from jupyter_aliquot.gateway.remote.proxy import remote_handlers
@@ -74,6 +77,7 @@ from jupyter_aliquot.gateway.teams.quota_file import QuotaFile, open_quota_file
 from jupyter_aliquot.gateway.terminations.store import Endings
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_dir
 from jupyter_aliquot.provisioner.errors import LimitError
+from jupyter_aliquot.provisioner.grants.agent_calls import greet
 from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
 from jupyter_aliquot.provisioner.resources import GpuShare
 
@@ -202,11 +206,14 @@ class AliquotExtension(ExtensionApp):
         self._recovered = self.settings[RECOVERED] = recovered_event(server)
         self._is_made = True
 
-    def _make_services(self, server: ServerApp) -> Services:
+    def _refuse_unknown_settings(self, server: ServerApp) -> None:
         if isinstance(server, GatewayServerApp):  # a user's server may be given settings of a newer Hub
             provider = server.identity_provider_class
             is_ours = issubclass(provider, AliquotIdentityProvider)
             refuse_unknown(server.config, {*self.classes, provider} if is_ours else self.classes)
+
+    def _make_services(self, server: ServerApp) -> Services:
+        self._refuse_unknown_settings(server)
         # Read again if a setting is wrong, so that the error says which one.
         settings = self.configuration or Aliquot(parent=server)
         clock, folder = SystemClock(), self._memory.folder
@@ -222,6 +229,7 @@ class AliquotExtension(ExtensionApp):
         def find_user(name: str) -> User:
             return user_finder(server.identity_provider)(name)
 
+        watch = _node_watch(settings, runtime, clock, self.log)
         limits = LimitGuard(Limits(parent=server), clock, lambda name: find_user(name).is_admin, self.log)
         quota_file = open_quota_file(settings.quota_path(), None if folder is None else folder.path, clock, self.log)
         return Services(
@@ -233,7 +241,8 @@ class AliquotExtension(ExtensionApp):
             runtime=runtime,
             link=link,
             admission=Admission(link, clock, admission_settings(find_user, settings, limits, quota_file), self.log),
-            watch=NodeWatch(runtime.path, clock, settings.status_refresh_seconds, self.log),
+            watch=watch,
+            nodes=remote_nodes(settings, folder and folder.path, clock, watch, self.log),
             folders=shared_folders(server, settings, None if folder is None else folder.path, self.log),
             endings=Endings(None if folder is None else folder.endings, clock, self.log),
             limits=limits,
@@ -269,6 +278,8 @@ class AliquotExtension(ExtensionApp):
         outlooks = DryRunService(
             services.admission.snapshot, services.link, lambda: services.watch.view().status, rules, clock
         )
+        tokens = TokenFile(Path(settings.agent_token_file)) if settings.agent_token_file else NoTokens()
+        told = replace(told, nodes=services.nodes, agent_tokens=tokens)
         return replace(told, changes=changes, outlooks=outlooks, events=events, history=history)
 
     def _largest_here(self) -> GpuShare:
@@ -305,6 +316,7 @@ class AliquotExtension(ExtensionApp):
             self._recovered.set()
         await self._start_socket()
         await self._services.watch.start()
+        await self._services.nodes.start()
         if self._own is not None:
             await self._own.start_culling()
 
@@ -329,6 +341,7 @@ class AliquotExtension(ExtensionApp):
             await self._own.stop(leaves_kernels=leaves_kernels)
         await within_patience("quota_file", services.quota_file.stop(), self.log)
         await within_patience("admission", services.admission.stop(leaves_kernels=leaves_kernels), self.log)
+        await within_patience("nodes", services.nodes.stop(), self.log)
         await within_patience("node_watch", services.watch.stop(), self.log)
         if self._history is not None:
             await within_patience("history", self._history.stop(), self.log)
@@ -391,6 +404,23 @@ def admission_settings(
         check_queue=limits.check_queue,
         queue_timeout_seconds=settings.queue_timeout_seconds or None,
     )
+
+
+def _node_watch(settings: Aliquot, runtime: RuntimeDir, clock: SystemClock, log: logging.Logger) -> NodeWatch:
+    return NodeWatch(partial(greet, runtime.path, "gateway status"), clock, settings.status_refresh_seconds, log)
+
+
+def remote_nodes(
+    settings: Aliquot, state: Path | None, clock: SystemClock, watch: NodeWatch, log: logging.Logger
+) -> RemoteNodes:
+    """Return the nodes on other machines, with those of an earlier run of this gateway."""
+
+    def local_name() -> str:
+        status = watch.view().status
+        return "" if status is None else status.node
+
+    remembered = RememberedNodes(state and state / "nodes.json", log)
+    return RemoteNodes(remembered, clock, settings.status_refresh_seconds, log, local_name)
 
 
 def shared_folders(server: ServerApp, settings: Aliquot, state: Path | None, log: logging.Logger) -> Folders:

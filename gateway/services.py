@@ -18,6 +18,7 @@ from jupyter_aliquot.gateway.kernels.owner_accounts import OwnerAccounts
 from jupyter_aliquot.gateway.limits.guard import LimitGuard
 from jupyter_aliquot.gateway.node.connection import AgentLink
 from jupyter_aliquot.gateway.node.watcher import NodeWatch
+from jupyter_aliquot.gateway.nodes.registry import RemoteNodes
 from jupyter_aliquot.gateway.scheduling.admission import Admission
 from jupyter_aliquot.gateway.state.gateway_memory import GatewayMemory
 from jupyter_aliquot.gateway.teams.quota_file import QuotaFile
@@ -40,6 +41,8 @@ class Services:
     link: AgentLink
     admission: Admission
     watch: NodeWatch
+    # Nodes on other machines, whose agents dial in.
+    nodes: RemoteNodes
     folders: Folders
     endings: Endings
     limits: LimitGuard

@@ -70,6 +70,7 @@ class SnapshotSource:
         return StatusSnapshot(
             version=__version__,
             node=NodeView(node.status, (*problems, *self._remarks)),
+            nodes=() if self._is_remote else self._services.nodes.views(),
             kernels=(*ours, *waiting_elsewhere(admission, ours, kernel_id)),
             queue_length=len(admission.queue),
             counts=admission.counts,

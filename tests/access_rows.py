@@ -96,6 +96,9 @@ TABLE = (
     Row("GET", "aliquot/api/v1/folders", ALL),
     Row("PUT", "aliquot/api/v1/folders/zoe", (403, 403, 403, 403, 403, 403, 400), _FOLDER),
     Row("DELETE", "aliquot/api/v1/folders/zoe", (403, 403, 403, 403, 403, 403, 404)),
+    Row("GET", "aliquot/api/v1/nodes", ALL),
+    # By a token of agents alone, and no user has one.
+    Row("WEBSOCKET", "aliquot/api/v1/agents", (403, 403, 403, 403, 403, 403, 403)),
     Row("GET", "aliquot/api/v1/metrics", ADMIN),
     Row("GET", _K, READ),
     Row("GET", f"{_K}/outputs", READ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from jupyter_server.base.handlers import APIHandler
@@ -16,6 +16,8 @@ from jupyter_aliquot.gateway.events.stream import KernelEvents
 from jupyter_aliquot.gateway.folders.registry import Folders
 from jupyter_aliquot.gateway.history.recorder import UsageHistory
 from jupyter_aliquot.gateway.kernels.operations import KernelChanges
+from jupyter_aliquot.gateway.nodes.registry import RemoteNodes
+from jupyter_aliquot.gateway.nodes.tokens import NoTokens, TokenChecker
 from jupyter_aliquot.gateway.reports import to_json
 from jupyter_aliquot.gateway.scheduling.dry_run_service import DryRunService
 from jupyter_aliquot.gateway.status.prometheus import ServerMetrics
@@ -48,6 +50,9 @@ class Sources:
     events: KernelEvents | None = None
     # None on a server in gateway mode, too.
     history: UsageHistory | None = None
+    # None on a server in gateway mode, too.
+    nodes: RemoteNodes | None = None
+    agent_tokens: TokenChecker = field(default_factory=NoTokens)
     # None on a server in gateway mode, too.
     outlooks: DryRunService | None = None
 

@@ -21,6 +21,7 @@ from jupyter_aliquot.gateway.sizes.grammar import PATTERN, STEP, describe_gramma
 from jupyter_aliquot.gateway.status.report import status_text
 from jupyter_aliquot.provisioner.errors import AliquotError
 
+from .agents import AgentsHandler, NodesHandler
 from .base import SETTING, AliquotHandler, Sources
 from .dry_run import DryRunHandler, DryRunsHandler
 from .events import EventsHandler
@@ -154,6 +155,8 @@ HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
     *KERNEL_HANDLERS,
     *SHARE_HANDLERS,
     (r"/aliquot/api/v1/events", EventsHandler),
+    (r"/aliquot/api/v1/nodes", NodesHandler),
+    (r"/aliquot/api/v1/agents", AgentsHandler),
     (r"/aliquot/api/v1/history", HistoryHandler),
     (r"/aliquot/api/v1/folders", FoldersHandler),
     (r"/aliquot/api/v1/folders/(?P<name>[^/]+)", FolderHandler),

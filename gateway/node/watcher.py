@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
 from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gpu_hook.client.client import AgentClient, AgentClientError, AgentRefused
 from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.errors import AliquotError
-from jupyter_aliquot.provisioner.grants.agent_calls import answered, greet
+from jupyter_aliquot.provisioner.grants.agent_calls import answered
 
 from .view import NodeView, lacked_bytes
 
-_CLIENT_NAME = "gateway status"
 _MOST_LACKS = 1024
 # Requests take a quarter of the time at most, however often something changes.
 _RESTS = 3
@@ -28,11 +26,14 @@ _RESTS = 3
 class NodeWatch:
     """A poll of the node's status, every `seconds` and as soon as the agent reports a change.
 
-    It has a connection of its own. An older agent reports no changes; the next poll finds them.
+    It has a connection of its own, which *greet* makes; it raises AliquotError. An older agent
+    reports no changes; the next poll finds them.
     """
 
-    def __init__(self, runtime_dir: Path, clock: Clock, seconds: float, log: logging.Logger) -> None:
-        self._runtime_dir = runtime_dir
+    def __init__(
+        self, greet: Callable[[], Awaitable[AgentClient]], clock: Clock, seconds: float, log: logging.Logger
+    ) -> None:
+        self._greet = greet
         self._clock = clock
         self._seconds = seconds
         self._log = log
@@ -74,6 +75,11 @@ class NodeWatch:
         async with self._asking:
             await self._poll()
 
+    async def reconnect(self) -> None:
+        """Close the connection, and poll on a new one as soon as possible."""
+        await self._disconnect()
+        self.refresh()
+
     async def start(self) -> None:
         """Poll once, then go on in the background."""
         if self._task is None:
@@ -93,7 +99,8 @@ class NodeWatch:
             try:
                 began = self._clock.now()
                 await self.poll()
-                await self._clock.sleep(_RESTS * (self._clock.now() - began))
+                if self._view.status is not None:  # an agent that does not answer has no work by it
+                    await self._clock.sleep(_RESTS * (self._clock.now() - began))
             except Exception:
                 self._log.exception("node_watch=failed; it goes on")
 
@@ -110,7 +117,7 @@ class NodeWatch:
     async def _poll(self) -> None:
         try:
             if self._client is None:
-                self._client = await greet(self._runtime_dir, _CLIENT_NAME)
+                self._client = await self._greet()
                 self._hearing = asyncio.create_task(self._hear(self._client), name="aliquot-node-news")
             before = self._view.status
             status = await answered(self._client.status())

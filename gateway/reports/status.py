@@ -89,6 +89,24 @@ class Device(TypedDict):
     compute_control: ComputeControl | None
 
 
+class RemoteNode(TypedDict):
+    """A node on another machine, whose agent dials the gateway."""
+
+    name: str
+    state: str
+    message: str | None
+    since: str | None
+    driver: str | None
+    kernels: int | None
+    devices: list[Device]
+
+
+class Nodes(TypedDict):
+    """The answer of GET /aliquot/api/v1/nodes."""
+
+    nodes: list[RemoteNode]
+
+
 class Queue(TypedDict):
     """Queued requests of all users."""
 
@@ -101,6 +119,7 @@ class Status(TypedDict):
     version: str
     user: StatusUser
     node: Node
+    nodes: list[RemoteNode]
     devices: list[Device]
     kernels: list[Kernel]
     queue: Queue

@@ -9,6 +9,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from jupyter_aliquot.gateway.reports.kernel import Compute, Kernel
 from jupyter_aliquot.gateway.reports.status import Status
 
+from .nodes import devices_by_node
+
 # Tuples of metric, function that takes the figure from a kernel's compute on a device, and help.
 _GAUGES: tuple[tuple[str, Callable[[Compute], float | None], str], ...] = (
     (
@@ -86,8 +88,8 @@ def _control_metrics(report: Status, names: Sequence[str]) -> Iterator[Metric]:
         "1, with what decides about the device's time and how kernels share it.",
         labels=[*names, "controller", "sharing"],
     )
-    for one in report["devices"]:
-        control, values = one["compute_control"], [str(one["index"]), one["uuid"], one["name"]]
+    for node, one in devices_by_node(report):
+        control, values = one["compute_control"], [node, str(one["index"]), one["uuid"], one["name"]]
         if control is not None:
             contended.add_metric(values, float(control["contended"]))
             info.add_metric([*values, control["controller"], control["sharing"]], 1.0)

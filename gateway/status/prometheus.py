@@ -18,11 +18,12 @@ from jupyter_aliquot.gateway.reports.kernel import DroppedMessages, HostMemory, 
 from jupyter_aliquot.gateway.reports.status import Device, Status
 
 from .compute_metrics import compute_metrics
+from .nodes import devices_by_node, node_metrics
 from .report import StatusSnapshot, status_report
 from .residency_metrics import residency_metrics
 
 _EVERYTHING = User("", "admin")
-_DEVICE = ["device", "uuid", "name"]
+_DEVICE = ["node", "device", "uuid", "name"]
 _KERNEL = ["kernel", "owner", "kernelspec", "priority", "uuid"]
 
 # Tuples of metric, function that takes the figure from a device's report, and help.
@@ -124,6 +125,7 @@ class ServerMetrics(Collector):
         report = status_report(snapshot, _EVERYTHING, ended=0)
         yield from _device_metrics(report)
         yield from _kernel_metrics(report)
+        yield from node_metrics(report)
         yield from compute_metrics(report, _KERNEL, _DEVICE, _labels)
         yield from residency_metrics(report, _KERNEL[:-1], _labels)
         agent_up = GaugeMetricFamily("aliquot_agent_up", "1 while the node agent answers.")
@@ -153,16 +155,16 @@ class ServerMetrics(Collector):
 def _device_metrics(report: Status) -> Iterator[Metric]:
     for metric, figure_of, text in _DEVICE_GAUGES:
         family = GaugeMetricFamily(metric, text, labels=_DEVICE)
-        for device in report["devices"]:
+        for node, device in devices_by_node(report):
             if (figure := figure_of(device)) is not None:
-                family.add_metric([str(device["index"]), device["uuid"], device["name"]], float(figure))
+                family.add_metric([node, str(device["index"]), device["uuid"], device["name"]], float(figure))
         yield family
     limited = GaugeMetricFamily(
         "aliquot_device_overcommit_limited", "1: the device is not overcommitted further.", labels=[*_DEVICE, "reason"]
     )
-    for device in report["devices"]:
+    for node, device in devices_by_node(report):
         if device["overcommit_reason"]:
-            of = [str(device["index"]), device["uuid"], device["name"]]
+            of = [node, str(device["index"]), device["uuid"], device["name"]]
             limited.add_metric([*of, device["overcommit_reason"]], 1.0)
     yield limited
 

@@ -17,6 +17,7 @@ from jupyter_aliquot.gateway.base.clock import iso, iso_moment
 from jupyter_aliquot.gateway.culling.policy import Announcement
 from jupyter_aliquot.gateway.node.unhooked import count_processes
 from jupyter_aliquot.gateway.node.view import NodeView
+from jupyter_aliquot.gateway.nodes.remote_node import RemoteNodeView
 from jupyter_aliquot.gateway.relays.activity import Activity
 from jupyter_aliquot.gateway.reports import to_json
 from jupyter_aliquot.gateway.reports.kernel import DroppedMessages, Kernel, Resize, ScheduledTermination, Termination
@@ -32,6 +33,7 @@ from jupyter_aliquot.gpu_hook.client.reports import KernelStatus
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Quota, Request, WorkloadClass
 from jupyter_aliquot.provisioner.terminations import Ending
 
+from .nodes import nodes_report
 from .report_cache import ReportMemo
 from .residency import host_copies_report, shown_state, waiting_text
 from .usage import idle_since, kernel_usage
@@ -92,6 +94,8 @@ class StatusSnapshot:
 
     version: str
     node: NodeView = field(default_factory=NodeView)
+    # Nodes on other machines.
+    nodes: tuple[RemoteNodeView, ...] = ()
     kernels: tuple[LocalKernel, ...] = ()
     queue_length: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -118,6 +122,7 @@ def status_report(snapshot: StatusSnapshot, who: User, ended: int = LAST_ENDED) 
         "version": snapshot.version,
         "user": {"name": who.name, "role": who.role, "gpu_limit": _gpu_limit(snapshot, who)},
         "node": _node(snapshot),
+        "nodes": nodes_report(snapshot.nodes, who.name),
         "devices": snapshot.memo.devices(status).reports(who.name) if status else [],
         "queue": {"length": snapshot.queue_length},
         "kernels": kernel_reports(snapshot, who, ended, but_by=who.name),

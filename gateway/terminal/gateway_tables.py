@@ -41,6 +41,7 @@ def gateway_view(report: Mapping[str, Any], url: str) -> RenderableType:
     parts: list[RenderableType] = [Text(printable(f"node {node['name'] or '?'} · {driver} · from the gateway {url}"))]
     parts += [Text(printable(node["message"]), style="red")] if node["message"] else []
     parts.append(_devices_table(report["devices"]))
+    parts += nodes_lines(report.get("nodes", ()))
     holders = [kernel for kernel in kernels if kernel["devices"] and kernel["state"] != "ended"]
     parts.append(_kernels_table(holders) if holders else Text("No kernel holds a GPU."))
     waiting, ended = queue_rows(waiting_kernels(kernels)), ended_rows(ended_kernels(kernels))
@@ -49,19 +50,42 @@ def gateway_view(report: Mapping[str, Any], url: str) -> RenderableType:
     return Group(*parts, *software_note(node["driver"]))
 
 
+def nodes_lines(nodes: Iterable[Mapping[str, Any]]) -> list[RenderableType]:
+    """Draw the nodes on other machines: one row a device, or one for a node without any; none without nodes."""
+    table = plain_table(
+        *("node", "state", "device", "name", "reserved", "memory used", "memory", "busy"),
+        drop_first=("name", "reserved"),
+    )
+    messages: list[RenderableType] = []
+    is_empty = True
+    for node in nodes:
+        is_empty = False
+        style = None if node["state"] == "connected" else "red"
+        for row in [_device_cells(device) for device in node["devices"]] or [("–",) * 6]:
+            table.add_row(printable(str(node["name"])), printable(str(node["state"])), *row, style=style)
+        if node["message"]:
+            messages.append(
+                Text(f"node {printable(str(node['name']))}: {printable(str(node['message']))}", style="red")
+            )
+    return [] if is_empty else [table, *messages]
+
+
 def _devices_table(devices: Iterable[Mapping[str, Any]]) -> RankedTable:
     table = plain_table("device", "name", "reserved", "memory used", "memory", "busy", drop_first=("name", "reserved"))
     for device in devices:
-        table.add_row(
-            f"gpu{device['index']}",
-            printable(device["name"]) + (" (lost)" if device["lost"] else ""),
-            f"{device['reserved_gpus']:g} GPU",
-            str(Bytes(device["used_bytes"])),
-            str(Bytes(device["memory_bytes"])),
-            f"{device['utilization_percent']} %",
-            style="red" if device["lost"] else None,
-        )
+        table.add_row(*_device_cells(device), style="red" if device["lost"] else None)
     return table
+
+
+def _device_cells(device: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        f"gpu{device['index']}",
+        printable(device["name"]) + (" (lost)" if device["lost"] else ""),
+        f"{device['reserved_gpus']:g} GPU",
+        str(Bytes(device["used_bytes"])),
+        str(Bytes(device["memory_bytes"])),
+        f"{device['utilization_percent']} %",
+    )
 
 
 def _kernels_table(kernels: Iterable[Mapping[str, Any]]) -> RankedTable:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from jupyter_aliquot.gpu_hook.agent.actuators.actuation import Actuation
@@ -37,6 +38,7 @@ from jupyter_aliquot.gpu_hook.agent.devices.host_memory import machine_memory_by
 from jupyter_aliquot.gpu_hook.agent.devices.libraries import Libraries, installed, prune, publish
 from jupyter_aliquot.gpu_hook.agent.devices.nvml import NvmlSource, softgpu_environment
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import prepare, remove, remove_abandoned
+from jupyter_aliquot.gpu_hook.agent.dialing.settings import GatewayAddress
 from jupyter_aliquot.gpu_hook.agent.enforcers.base import EnforcerError
 from jupyter_aliquot.gpu_hook.agent.enforcers.choice import Chosen, FindEnforcers, choose_candidates, find_enforcers
 from jupyter_aliquot.gpu_hook.agent.enforcers.enforcement import Enforcement
@@ -241,6 +243,8 @@ class Agent:
             self._trims.run(),
             self._leases.run(),
         ]
+        if settings.gateway is not None:
+            jobs.append(_dial(settings.gateway, self._node.name, settings.runtime.agent_socket))
         if settings.exit_when_idle_seconds is not None:
             jobs.append(end_when_idle(self._is_idle, settings.exit_when_idle_seconds, self._end))
         tasks = [asyncio.create_task(job) for job in jobs]
@@ -413,6 +417,14 @@ class Agent:
         return not self._control.connections and not len(self._reservations)
 
 
+def _dial(gateway: GatewayAddress, node: str, control_socket: Path) -> Coroutine[Any, Any, None]:
+    """Return the work of keeping the connection to a gateway on another machine."""
+    # An agent without --gateway has no use for tornado, whose import takes memory and time.
+    from jupyter_aliquot.gpu_hook.agent.dialing.dialer import GatewayDialer
+
+    return GatewayDialer(gateway, node, control_socket).run()
+
+
 def run_agent(
     settings: AgentSettings,
     open_source: OpenSource = NvmlSource,
@@ -453,7 +465,7 @@ def _run_locked(settings: AgentSettings, driver: Driver, libraries: Libraries, m
         os.environ.update(driver_env)  # the library in this process reads it
     driver = libraries.driver(driver)
     may_be_shut_down = settings.exit_when_idle_seconds is not None
-    name, residency = platform.node() or "localhost", settings.leases.residency
+    name, residency = settings.node or platform.node() or "localhost", settings.leases.residency
     try:
         raise_descriptor_limit()
         chosen = choose_candidates(settings.enforcer, settings.actuators, driver, makers.enforcers)

@@ -21,6 +21,11 @@ from jupyter_aliquot.gpu_hook.agent.compute.settings import (
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DEADLINE_SECONDS
 from jupyter_aliquot.gpu_hook.agent.devices.host_memory import HostMemoryRule
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import SoftGpuSettings
+from jupyter_aliquot.gpu_hook.agent.dialing.settings import (
+    GatewayAddress,
+    add_dialing_arguments,
+    read_dialing_arguments,
+)
 from jupyter_aliquot.gpu_hook.agent.enforcers.choice import ENFORCERS
 from jupyter_aliquot.gpu_hook.agent.scheduling.settings import LeaseSettings, add_lease_arguments, read_lease_settings
 from jupyter_aliquot.gpu_hook.agent.swap.settings import SwapSettings, add_swap_arguments, read_swap_settings
@@ -31,7 +36,7 @@ _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 # Where this agent runs and writes; a kernel has none of it.
-_OWN_PATHS = frozenset({"runtime_dir", "log_file", "exit_when_idle"})
+_OWN_PATHS = frozenset({"runtime_dir", "log_file", "exit_when_idle", "gateway", "token_file", "node"})
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,10 @@ class AgentSettings:
     driver_deadline_seconds: float = DEADLINE_SECONDS
     # Option to value, as ``told_options`` gives them, for users who ask what is in force.
     options: Mapping[str, str] = field(default_factory=dict)
+    # None: no gateway on another machine.
+    gateway: GatewayAddress | None = None
+    # Empty: the machine's host name.
+    node: str = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,6 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_trim_arguments(parser)
     add_swap_arguments(parser, parse_bytes)
     _add_container_folders(parser)
+    add_dialing_arguments(parser)
     parser.add_argument("--log-file", type=Path, help="append the log to this file (default: stderr)")
 
 
@@ -141,7 +151,10 @@ def read_arguments(arguments: Sequence[str] | None = None) -> AgentSettings:
     """Parse a command line; ends the program with a usage message when it is wrong."""
     parser = argparse.ArgumentParser(prog="aliquot agent", description="The node agent: one per machine.")
     add_arguments(parser)
-    return settings_from(parser.parse_args(arguments))
+    try:
+        return settings_from(parser.parse_args(arguments))
+    except argparse.ArgumentTypeError as error:
+        parser.error(str(error))
 
 
 def settings_from(options: argparse.Namespace) -> AgentSettings:
@@ -169,6 +182,8 @@ def settings_from(options: argparse.Namespace) -> AgentSettings:
         swap=read_swap_settings(options, _absolute(options.swap_spill_dir)),
         leases=read_lease_settings(options),
         options=told_options(options),
+        gateway=read_dialing_arguments(options),
+        node=options.node or "",
     )
 
 

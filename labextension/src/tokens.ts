@@ -119,6 +119,8 @@ export type ITeamGpuLimit = api.TeamGpuLimit;
 export type IUncontrolledProcess = api.UncontrolledProcess;
 export type IUserGpuLimit = api.UserGpuLimit;
 export type IHostMemory = NonNullable<api.Kernel['host_memory']>;
+/** A node on another machine, whose agent dials the gateway. */
+export type IRemoteNode = api.RemoteNode;
 export type IHostCopies = NonNullable<api.Node['host_copies']>;
 export type IMemoryQueue = NonNullable<api.Residency['queued']>;
 export type KernelState = api.Kernel['state'];

@@ -342,3 +342,14 @@ def test_axe_finds_nothing_in_either_theme(a_panel: ScriptedPanel) -> None:
     for theme in a_panel.lab.in_both_themes():
         assert a_panel.lab.violations("#aliquot-gpu-kernels") == [], theme
     folded.click()
+
+
+def test_nodes_on_other_machines_have_a_line_each(a_panel: ScriptedPanel) -> None:
+    device = {**a_panel.script.body["devices"][0], "reserved_gpus": 0.75, "lost": False}
+    known = {"message": None, "since": None, "driver": "nvidia", "kernels": 1}
+    a_panel.script.body["nodes"] = [
+        {"name": "gpu-1", "state": "connected", "devices": [device, device], **known},
+        {"name": "gpu-2", "state": "unknown", "devices": [device], **known},
+    ]
+    a_panel.shown.get_by_text("node gpu-1: 1.5 GPU of 2 reserved").wait_for()
+    a_panel.shown.get_by_text("node gpu-2: unknown, its agent does not answer").wait_for()

@@ -20,6 +20,7 @@ from jupyter_aliquot.gateway.terminal.gateway_tables import (
     ended_kernels,
     ended_rows,
     gateway_view,
+    nodes_lines,
     queue_rows,
     waiting_kernels,
 )
@@ -43,8 +44,9 @@ class StatusCommand(Command):
     description = """Show the devices of this machine, the kernels that hold a part of them, where their memory is, and
     how much of the GPU's time they get. Show also the kernels that are queued, and the last that ended.
 
-    The node agent tells it; a gateway adds the queue and the ended kernels. Where no agent runs and
-    JUPYTER_GATEWAY_URL names a gateway, its GPUs are shown. A narrow terminal shows the most useful columns."""
+    The node agent tells it; a gateway adds the queue, the ended kernels and the nodes on other machines. Where no
+    agent runs and JUPYTER_GATEWAY_URL names a gateway, its GPUs are shown. A narrow terminal shows the most useful
+    columns."""
     examples = """
     aliquot status
     aliquot status --json
@@ -89,6 +91,7 @@ class StatusCommand(Command):
         ended = ended_kernels(kernels or ())
         return Group(
             status_view(status, None if kernels is None else queue_rows(waiting_kernels(kernels))),
+            *(nodes_lines(() if kernels is None else other_nodes(gateways))),
             *(Text(line, style="red") for line in doubt_lines(doubtful_kernels(kernels or ()))),
             *([ended_table(ended_rows(ended))] if ended else []),
         )
@@ -107,6 +110,7 @@ class StatusCommand(Command):
             "queue": None if kernels is None else waiting_kernels(kernels),
             "doubtful": doubtful_kernels(kernels or ()),
             "ended": ended_kernels(kernels or ()),
+            "nodes": None if kernels is None else other_nodes(gateways),
         }
 
     def _asked_of_agent(self) -> _Answer:
@@ -121,6 +125,15 @@ def known_to_gateway(gateways: Gateways) -> list[_Answer] | None:
     except (NoGatewayHere, GatewayRefusal, KeyError, TypeError):
         return None
     return kernels
+
+
+def other_nodes(gateways: Gateways) -> list[_Answer]:
+    """Return the gateway's nodes on other machines; none where an earlier gateway knows no nodes."""
+    try:
+        nodes: list[_Answer] = gateways.ask("nodes", _ANSWER_SECONDS)[1]["nodes"]
+    except (NoGatewayHere, GatewayRefusal, KeyError, TypeError):
+        return []
+    return nodes
 
 
 def _view_elsewhere(gateways: Gateways, problem: str) -> RenderableType:

@@ -100,6 +100,9 @@ class FakeAgent:
         self.options: dict[str, str] = {}
         # Refused ops: op to code and message.
         self.refusals: dict[str, tuple[str, str]] = {}
+        # Ops that get no answer, and the first question without one.
+        self.hangs: set[str] = set()
+        self.hung = asyncio.Event()
         self._watched = asyncio.Event()
 
     async def start(self) -> None:
@@ -119,6 +122,9 @@ class FakeAgent:
         self._writers.append(writer)
         while line := await reader.readline():
             question = json.loads(line)
+            if question["op"] in self.hangs:
+                self.hung.set()
+                continue
             answer = self._answer(question["op"], question)
             writer.write(json.dumps({"id": question["id"], **answer}).encode() + b"\n")
             await writer.drain()

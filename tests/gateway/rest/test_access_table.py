@@ -177,7 +177,7 @@ def test_every_operation_of_the_contract_has_a_row() -> None:
         (method, path)
         for path, methods in paths.items()
         for method in methods
-        if not has_row("WEBSOCKET" if path.endswith("/events") else method.upper(), path.format(**values))
+        if not has_row("WEBSOCKET" if path.endswith(("/events", "/agents")) else method.upper(), path.format(**values))
     ]
     assert missing == []
 

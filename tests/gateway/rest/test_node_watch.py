@@ -6,6 +6,7 @@ import asyncio
 import logging
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from jupyter_aliquot.gateway.base.clock import SystemClock
 from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.node.watcher import NodeWatch
+from jupyter_aliquot.provisioner.grants.agent_calls import greet
 
 from .fake_agent import GIB, FakeAgent, kernel
 
@@ -25,7 +27,7 @@ class Watched:
 
     def __init__(self, folder: Path, agent: FakeAgent, seconds: float) -> None:
         self.agent = agent
-        self.watch = NodeWatch(folder, SystemClock(), seconds, logging.getLogger())
+        self.watch = NodeWatch(partial(greet, folder, "test"), SystemClock(), seconds, logging.getLogger())
         self.views: asyncio.Queue[NodeView] = asyncio.Queue()
         self.watch.listen(self.views.put_nowait)
 

@@ -1,10 +1,11 @@
 // Facts about the whole machine: the enforcer of limits and, for administrators, its host memory.
+// The gateway's nodes on other machines have one fact each.
 
 import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import { formatBytes, formatPart, formatShare } from '../../base/quantities';
-import { IHostCopies, IStatus } from '../../tokens';
+import { IHostCopies, IRemoteNode, IStatus } from '../../tokens';
 import { Facts } from '../elements/facts';
 
 export function NodeFacts({ status, trans }: { status: IStatus; trans: TranslationBundle }): JSX.Element {
@@ -26,11 +27,22 @@ export function NodeFacts({ status, trans }: { status: IStatus; trans: Translati
       said.push(hostCopies(node.host_copies, trans));
     }
   }
+  // A gateway of an earlier version tells no nodes.
+  said.push(...(status.nodes ?? []).map(one => otherNode(one, trans)));
   return (
     <div className="aliquot-Node">
       <Facts said={said} />
     </div>
   );
+}
+
+function otherNode(node: IRemoteNode, trans: TranslationBundle): string {
+  if (node.state === 'unknown') {
+    return trans.__('node %1: unknown, its agent does not answer', node.name);
+  }
+  const devices = node.devices.filter(one => !one.lost);
+  const reserved = devices.reduce((sum, one) => sum + one.reserved_gpus, 0);
+  return trans.__('node %1: %2 GPU of %3 reserved', node.name, formatShare(reserved), devices.length);
 }
 
 function hostCopies(copies: IHostCopies, trans: TranslationBundle): string {

@@ -1,0 +1,55 @@
+"""Reports and metrics of nodes on other machines. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from jupyter_aliquot.gateway.base.clock import iso
+from jupyter_aliquot.gateway.nodes.remote_node import RemoteNodeView
+from jupyter_aliquot.gateway.reports.status import Device, RemoteNode, Status
+
+from .devices import device_reports
+
+
+def nodes_report(nodes: Iterable[RemoteNodeView], name: str) -> list[RemoteNode]:
+    """Return the nodes on other machines. ``name``: the user whose kernels count as "mine".
+
+    An unknown node keeps the devices that its agent last told.
+    """
+    return [
+        {
+            "name": node.name,
+            "state": "connected" if node.is_connected else "unknown",
+            "message": node.message or None,
+            "since": iso(node.since),
+            "driver": node.status.driver if node.status else None,
+            "kernels": len(node.status.kernels) if node.status else None,
+            "devices": device_reports(node.status, name) if node.status else [],
+        }
+        for node in nodes
+    ]
+
+
+def devices_by_node(report: Status) -> Iterator[tuple[str, Device]]:
+    """Yield each device with its node's name: those of this machine, then those of connected nodes.
+
+    Figures of an unknown node are old, so metrics leave them out.
+    """
+    for device in report["devices"]:
+        yield report["node"]["name"], device
+    for node in report["nodes"]:
+        if node["state"] == "connected":
+            for device in node["devices"]:
+                yield node["name"], device
+
+
+def node_metrics(report: Status) -> Iterator[Metric]:
+    """Yield whether each node on another machine is connected."""
+    connected = GaugeMetricFamily(
+        "aliquot_node_connected", "1 while the agent of a node on another machine is connected.", labels=["node"]
+    )
+    for node in report["nodes"]:
+        connected.add_metric([node["name"]], float(node["state"] == "connected"))
+    yield connected
