@@ -242,7 +242,7 @@ class AliquotExtension(ExtensionApp):
             link=link,
             admission=Admission(link, clock, admission_settings(find_user, settings, limits, quota_file), self.log),
             watch=watch,
-            nodes=remote_nodes(settings, folder and folder.path, clock, watch, self.log),
+            nodes=remote_nodes(settings, None if folder is None else folder.path, clock, watch, self.log),
             folders=shared_folders(server, settings, None if folder is None else folder.path, self.log),
             endings=Endings(None if folder is None else folder.endings, clock, self.log),
             limits=limits,
