@@ -329,8 +329,9 @@ class Agent:
         self._learn_contexts()
         self._reservations.book_looks(readings)
         self._compute.saw_devices(readings)
-        self._follow_departures(readings)
-        self._leases.room.look(readings, self._reservations.on_devices())
+        on_devices = self._reservations.on_devices()
+        self._follow_departures(readings, on_devices)
+        self._leases.room.look(readings, on_devices)
         self._probe.saw_devices()
         if is_other:
             self._tell_change()
@@ -362,11 +363,11 @@ class Agent:
             self._learned = found
             self._ledger.contexts.note_seen(found.least_contexts, found.context_pids)
 
-    def _follow_departures(self, readings: Sequence[DeviceReading]) -> None:
+    def _follow_departures(self, readings: Sequence[DeviceReading], on_devices: Mapping[str, int]) -> None:
         """Lend the memory that the driver took back, and look again soon at the rest."""
         departures, now = self._leases.room.departures, time.monotonic()
-        if departures.look(readings, self._monitor.began, now, self._reservations.on_devices()):
-            self._leases.notify()
+        if departures.look(readings, self._monitor.began, now, on_devices):
+            self._leases.notify_room()
         if (pause := departures.next_look(now)) is not None:
             self._monitor.look_within(pause)
 

@@ -145,11 +145,11 @@ class AgentClient:
     async def status(self, *, kernels: bool = True) -> NodeStatus:
         """Return the status.
 
-        With ``kernels`` False, present agents leave the kernels out; earlier ones send them all the
-        same.
+        With ``kernels`` False, present agents leave out the kernels, and the bytes of each device in
+        use; earlier ones send them all the same.
         """
         if not kernels:
-            return _readable(read_status, await self.ask("status", kernels=False))
+            return _readable(read_status, await self.ask("status", kernels=False, use=False))
         return _readable(self._status.read, await self.ask("status", since=self._status.seen))
 
     async def reserve(

@@ -87,12 +87,12 @@ class DeviceStatus:
     memory_bytes: int
     reserved_bytes: int
     reserved_hundredths: int
-    used_bytes: int
-    charged_bytes: int
     utilization_percent: int
     temperature_celsius: int | None
     power_watts: float | None
     lost: bool
+    used_bytes: int = 0  # 0 in a status without the kernels, which leaves both out
+    charged_bytes: int = 0
     # None from an earlier agent: then it is all of it.
     reserved_by_production: ReservedShare | None = None
     compute_control: ComputeControl | None = None

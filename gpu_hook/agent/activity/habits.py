@@ -40,8 +40,10 @@ class Durations:
 
     def expected_rest(self, lasted: float = 0.0) -> float | None:
         """Return how much longer one that has lasted so long goes on, in the median; None as above."""
+        if self._count < _FEWEST:
+            return None
         beyond = self._beyond(lasted)
-        if self._count < _FEWEST or beyond < _LEAST_WEIGHT:
+        if beyond < _LEAST_WEIGHT:
             return None
         for bucket in range(_bucket(lasted), _BUCKETS):
             if self._beyond(_end(bucket)) <= beyond / 2:

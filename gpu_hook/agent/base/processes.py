@@ -6,6 +6,7 @@ A process is named by its pid and its start time, so that a reused pid is not ta
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import select
 from collections.abc import Callable
@@ -25,6 +26,7 @@ class Process:
     start_time_ticks: int
 
 
+@functools.cache  # it stays as long as this process
 def read_boot_id() -> str:
     """Return the id of this start of the machine.
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -131,11 +132,17 @@ class Arena:
         )
 
     def kernel_bytes(self, kernel_id: str) -> int:
-        """Return one kernel's memory: lent, warm, being made, adopted and kept."""
-        own = sum(_memory(stack) for owner, stack in self._stacks.items() if owner[0] == kernel_id)
-        others = (*self._adopted.items(), *self._in_making.items())
-        own += sum(amount for owner, amount in others if owner[0] == kernel_id)
-        return own + self._kept.kernel_bytes(kernel_id)
+        """Return one kernel's memory, of all kinds."""
+        return self.bytes_by_kernel().get(kernel_id, 0)
+
+    def bytes_by_kernel(self) -> Mapping[str, int]:
+        """Return the memory of each kernel that has some: lent, warm, being made, adopted and kept."""
+        total = Counter(self._kept.bytes_by_kernel())
+        for (kernel_id, _), stack in self._stacks.items():
+            total[kernel_id] += _memory(stack)
+        for (kernel_id, _), amount in (*self._adopted.items(), *self._in_making.items()):
+            total[kernel_id] += amount
+        return total
 
     @property
     def held_bytes(self) -> int:

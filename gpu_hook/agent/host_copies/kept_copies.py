@@ -9,7 +9,8 @@ the process may fill it again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from jupyter_aliquot.gpu_hook.agent.base.descriptors import OF_A_WATCH, Descriptors
@@ -66,9 +67,12 @@ class KeptCopies:
         """Return the bytes in spill files."""
         return self._sum(is_spilled=True)
 
-    def kernel_bytes(self, kernel_id: str) -> int:
-        """Return the memory in the kept copies of one kernel."""
-        return self._sum(is_spilled=False, kernel_id=kernel_id)
+    def bytes_by_kernel(self) -> Mapping[str, int]:
+        """Return the memory in the kept copies of each kernel that has some."""
+        total: Counter[str] = Counter()
+        for kernel_id, segment, amount in self._amounts():
+            total[kernel_id] += 0 if segment.is_spilled else amount
+        return total
 
     def reach_bytes(self, kernel_id: str) -> int:
         """Return the bytes that processes of one kernel could fill.
@@ -130,14 +134,15 @@ class KeptCopies:
         for kernel_id, segment in segments:
             self._close(kernel_id, segment)
 
-    def _sum(self, is_spilled: bool, kernel_id: str | None = None) -> int:
-        amounts = [(item.kernel_id, item.segment, item.segment.bytes) for item in self._kept]
-        amounts += [(item.kernel_id, item.segment, item.bytes) for item in self._outliving]
-        return sum(
-            amount
-            for owner, segment, amount in amounts
-            if segment.is_spilled is is_spilled and kernel_id in (None, owner)
-        )
+    def _sum(self, is_spilled: bool) -> int:
+        return sum(amount for _, segment, amount in self._amounts() if segment.is_spilled is is_spilled)
+
+    def _amounts(self) -> Iterator[tuple[str, Segment, int]]:
+        """Yield the segments with their kernels, and the bytes that count of each."""
+        for kept in self._kept:
+            yield kept.kernel_id, kept.segment, kept.segment.bytes
+        for item in self._outliving:
+            yield item.kernel_id, item.segment, item.bytes
 
     def _look_later(self) -> None:
         if self._timer is None and self._outliving:

@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jupyter_aliquot.gpu_hook.agent.activity.idleness import Activity
@@ -27,7 +27,7 @@ from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Account, DeviceAccount,
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import AgentSide
 from jupyter_aliquot.gpu_hook.agent.sessions.acceptor import Acceptor
 from jupyter_aliquot.gpu_hook.agent.sessions.session import FromHook, HookSession
-from jupyter_aliquot.gpu_hook.agent.swap.facts import swapped_by_device
+from jupyter_aliquot.gpu_hook.agent.swap.facts import ResidencyFacts, swapped_by_device
 from jupyter_aliquot.gpu_hook.agent.swap.residency import KernelResidency, SwapTools
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 from jupyter_aliquot.gpu_hook.protocol import codec as protocol
@@ -45,6 +45,27 @@ from jupyter_aliquot.gpu_hook.protocol.codec import (
 from .claims import Claims
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class KernelReading:
+    """One kernel, read once: its parts of devices, their use in the same order, and its residency."""
+
+    parts: tuple[Part, ...]
+    uses: tuple[DeviceUse, ...]
+    facts: ResidencyFacts
+
+    @property
+    def charged(self) -> dict[str, int]:
+        """Return the bytes by device that its processes charged: their own claims."""
+        return {part.uuid: use.charged_bytes for part, use in zip(self.parts, self.uses, strict=True)}
+
+    @property
+    def on_devices(self) -> dict[str, int]:
+        """Return the bytes by device that are there now. They do not depend on the processes' claims."""
+        away = swapped_by_device(self.facts)
+        uses = zip(self.parts, self.uses, strict=True)
+        return {part.uuid: max(0, use.there_bytes - away.get(part.uuid, 0)) for part, use in uses}
 
 
 class Kernel:
@@ -247,7 +268,7 @@ class Kernel:
 
     def note_libraries(self, name: str) -> None:
         """Keep these libraries as long as the kernel: its processes may use them from now on."""
-        if name not in self.libraries:
+        if name and name not in self.libraries:
             self.libraries = (*self.libraries, name)
             self.write_journal()
 
@@ -312,6 +333,10 @@ class Kernel:
             departed=frozenset(departed),
             holdings=self.usage.holdings(ours, self.accounts),
         )
+
+    def read(self) -> KernelReading:
+        """Read its processes' pages once."""
+        return KernelReading(self.reservation.parts, self.report(), self.residency.facts())
 
     def report(self) -> tuple[DeviceUse, ...]:
         sessions = tuple(self._sessions.values())
@@ -435,14 +460,3 @@ class Kernel:
         if not self._expected:
             self.credit_queues.resume()
             self.compute.awaits(self, False)
-
-
-def bytes_on_devices(kernel: Kernel) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the bytes by device that its processes charged, and the bytes that are there now.
-
-    The charged bytes are the processes' own claims; the second figure does not depend on them.
-    """
-    uses = list(zip(kernel.reservation.parts, kernel.report(), strict=True))
-    away = swapped_by_device(kernel.residency.facts())
-    charged = {part.uuid: use.charged_bytes for part, use in uses}
-    return charged, {part.uuid: max(0, use.there_bytes - away.get(part.uuid, 0)) for part, use in uses}

@@ -20,7 +20,6 @@ from jupyter_aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
 from jupyter_aliquot.gpu_hook.agent.devices.audit import KernelProcesses
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
 from jupyter_aliquot.gpu_hook.agent.devices.host_memory import HostMemoryRule
-from jupyter_aliquot.gpu_hook.agent.kernels.kernel import bytes_on_devices
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import (
     Entry,
     JournalError,
@@ -117,12 +116,17 @@ class Reservations:
         return sum(k.reservation.hundredths for k in self._kernels.values() if k.reservation.owner == owner)
 
     def reserve(
-        self, asked: Reservation, placement: Mapping[str, int] | None, connection: int, owner_limit: int | None = None
+        self,
+        asked: Reservation,
+        placement: Mapping[str, int] | None,
+        connection: int,
+        owner_limit: int | None = None,
+        libraries: str = "",
     ) -> Kernel:
         """Reserve for a connection, or make the connection another holder. Raises Refused.
 
         ``owner_limit`` is the hundredths that the owner may hold in all. It is checked here, where
-        no other start comes between.
+        no other start comes between. ``libraries`` names those in the grant that the caller gives.
         """
         kernel = self._kernels.get(asked.kernel_id)
         if kernel is not None:
@@ -135,6 +139,7 @@ class Reservations:
             if kernel.is_ending:
                 kernel.revive()
             kernel.connections.add(connection)
+            kernel.note_libraries(libraries)
             self._stop_timer(kernel)
             return kernel
         if owner_limit is not None:
@@ -148,7 +153,8 @@ class Reservations:
             host=self.ledger.host_room(),
         )
         reservation = replace(asked, parts=self._checked(parts, "refused", asked.kernel_id))
-        kernel = self._add(Entry(reservation, tallies=tuple(Tally() for _ in reservation.parts)))
+        tallies = tuple(Tally() for _ in reservation.parts)
+        kernel = self._add(Entry(reservation, tallies=tallies, libraries=(libraries,) if libraries else ()))
         kernel.connections.add(connection)
         log.info("event=reserved kernel=%s owner=%r parts=%s", asked.kernel_id, asked.owner, _show(reservation))
         self._changed()
@@ -310,7 +316,7 @@ class Reservations:
         """
         total: Counter[str] = Counter()
         for kernel in self._kernels.values():
-            total.update(bytes_on_devices(kernel)[1])
+            total.update(kernel.read().on_devices)
         return total
 
     def processes(self) -> list[KernelProcesses]:
@@ -328,14 +334,14 @@ class Reservations:
 
         Processes that just left are included.
         """
-        departed = {pid: kernel_id for pid, (kernel_id, _) in self._departed.items()}
+        owns = self._pids_by_kernel()
         for reading in readings:
+            uuid = reading.facts.uuid
             for kernel in self._kernels.values():
-                gone = (pid for pid, kernel_id in departed.items() if kernel_id == kernel.kernel_id)
-                own = {*kernel.pids, *gone}
-                busy = sum(seconds for pid, seconds in reading.busy.items() if pid in own)
-                seen = {pid: amount for pid, amount in reading.processes.items() if pid in own}
-                kernel.add_look(reading.facts.uuid, busy, reading.covered_seconds, seen)
+                own = owns[kernel.kernel_id]
+                busy = sum(reading.busy.get(pid, 0.0) for pid in own)
+                seen = {pid: reading.processes[pid] for pid in own if pid in reading.processes}
+                kernel.add_look(uuid, busy, reading.covered_seconds, seen)
         for kernel in self._kernels.values():
             if kernel.is_in_use:
                 kernel.sample()
@@ -344,6 +350,14 @@ class Reservations:
         # The look that was under way when a process left may have missed its last work; the next
         # look does not.
         self._departed = {pid: (kernel, 1) for pid, (kernel, looks) in self._departed.items() if looks == 0}
+
+    def _pids_by_kernel(self) -> dict[str, set[int]]:
+        """Return the processes of each kernel, departed ones too."""
+        owns = {kernel.kernel_id: set(kernel.pids) for kernel in self._kernels.values()}
+        for pid, (kernel_id, _) in self._departed.items():
+            if kernel_id in owns:
+                owns[kernel_id].add(pid)
+        return owns
 
     def close(self) -> None:
         """Close with the agent: leave held kernels to the next one."""
@@ -414,7 +428,7 @@ class Reservations:
         """Note that a process of the kernel left. Called by the kernel."""
         self._departed[pid] = (kernel.kernel_id, 0)
         self._processes_changed()
-        self._leases.notify()
+        self._leases.notify_room()
         self._check_holders(kernel)
 
     def _check_holders(self, kernel: Kernel) -> None:

@@ -13,6 +13,8 @@ all kernels may exceed the machine.
 
 from __future__ import annotations
 
+import contextlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -114,6 +116,9 @@ class Ledger:
         self._kernels: dict[str, tuple[DeviceAccount, ...]] = {}
         self._host: dict[str, Account] = {}
         self._reserved: dict[str, Reserved] = {}
+        # Sums, so that a grant costs the same however many kernels there are.
+        self._lent: Counter[str] = Counter()  # bytes by device
+        self._sizes: Counter[int] = Counter()  # how many kernels reserved so many bytes in all
 
     def set_devices(self, devices: Iterable[DeviceFacts], lost: Iterable[str] = ()) -> None:
         """Set the devices.
@@ -193,8 +198,7 @@ class Ledger:
     @property
     def largest_kernel_bytes(self) -> int:
         """Return the bytes that the largest kernel reserved."""
-        kernels = self._kernels.values()
-        return max((sum(a.part.reserved_bytes for a in accounts) for accounts in kernels), default=0)
+        return max(self._sizes, default=0)
 
     def reserve(
         self,
@@ -219,6 +223,7 @@ class Ledger:
         self._host[kernel_id] = Account(self.host_memory_bytes if host_quota_bytes is None else host_quota_bytes)
         for part in parts:
             self._reserved[part.uuid] = self.reserved(part.uuid).plus(part, is_production)
+        self._sizes[reserved_bytes(self._kernels[kernel_id])] += 1
 
     def resize(
         self, kernel_id: str, parts: Sequence[Part], host_quota_bytes: int | None, *, is_production: bool
@@ -231,10 +236,11 @@ class Ledger:
         if [account.part.uuid for account in accounts] != [part.uuid for part in parts]:
             raise LedgerError(f"kernel {kernel_id} is on other devices")
         self._check_fit(kernel_id, parts, is_production, is_restored=False, without=kernel_id)
-        for account, part in zip(accounts, parts, strict=True):
-            self._reserved[part.uuid] = self._without(part.uuid, account).plus(part, is_production)
-            account.part, account.quota_bytes, account.is_production = part, part.quota_bytes, is_production
-            account.kept_bytes = max(account.kept_bytes, account.lent)
+        with self._resized(accounts):
+            for account, part in zip(accounts, parts, strict=True):
+                self._reserved[part.uuid] = self._without(part.uuid, account).plus(part, is_production)
+                account.part, account.quota_bytes, account.is_production = part, part.quota_bytes, is_production
+                account.kept_bytes = max(account.kept_bytes, account.lent)
         host = self._host[kernel_id]
         host.kept_bytes = max(host.kept_bytes, host.lent)
         host.quota_bytes = self.host_memory_bytes if host_quota_bytes is None else host_quota_bytes
@@ -243,9 +249,26 @@ class Ledger:
         """Take a reservation out, with its loans; return whether it was there."""
         accounts = self._kernels.pop(kernel_id, None)
         self._host.pop(kernel_id, None)
-        for account in accounts or ():
+        if accounts is None:
+            return False
+        for account in accounts:
             self._reserved[account.part.uuid] = self._without(account.part.uuid, account)
-        return accounts is not None
+            self._lent[account.part.uuid] -= account.lent
+        self._forget_size(reserved_bytes(accounts))
+        return True
+
+    @contextlib.contextmanager
+    def _resized(self, accounts: Sequence[DeviceAccount]) -> Iterator[None]:
+        """Count a kernel's size anew, whose parts change meanwhile."""
+        before = reserved_bytes(accounts)
+        yield
+        self._forget_size(before)
+        self._sizes[reserved_bytes(accounts)] += 1
+
+    def _forget_size(self, size: int) -> None:
+        self._sizes[size] -= 1
+        if not self._sizes[size]:
+            del self._sizes[size]
 
     def accounts(self, kernel_id: str) -> tuple[DeviceAccount, ...]:
         """Return the kernel's accounts, in the order of its grant. Callers only read them."""
@@ -278,11 +301,12 @@ class Ledger:
 
         A kernel whose memory cannot leave its devices takes its limit from others as a fact.
         """
-        for account, part in zip(self._kernels.get(kernel_id, ()), parts, strict=False):
-            if account.part == part or account.part.uuid != part.uuid:
-                continue
-            self._reserved[part.uuid] = self._without(part.uuid, account).plus(part, account.is_production)
-            account.part = part
+        accounts = self._kernels.get(kernel_id, ())
+        changed = [(a, p) for a, p in zip(accounts, parts, strict=False) if a.part != p and a.part.uuid == p.uuid]
+        with self._resized(accounts) if changed else contextlib.nullcontext():
+            for account, part in changed:
+                self._reserved[part.uuid] = self._without(part.uuid, account).plus(part, account.is_production)
+                account.part = part
 
     def kernels(self) -> Iterator[str]:
         return iter(self._kernels)
@@ -346,7 +370,7 @@ class Ledger:
             raise LedgerError(f"returns {amount} bytes, was lent {loan.bytes if loan else 0}")
         if loan is not None:
             loan.bytes -= amount
-            account.lent -= amount
+            self._count(account, -amount)
 
     def end_process(self, kernel_id: str, process: int) -> int:
         """Take back all that a process was lent; return how many bytes of the devices it was."""
@@ -357,13 +381,13 @@ class Ledger:
         for account in self._kernels.get(kernel_id, ()):
             loan = account.loans.pop(process, None)
             if loan is not None:
-                account.lent -= loan.bytes
+                self._count(account, -loan.bytes)
                 total += loan.bytes
         return total
 
     def lent(self, uuid: str) -> int:
         """Return the bytes that all kernels were lent of a device, swapped ones included."""
-        return sum(a.lent for accounts in self._kernels.values() for a in accounts if a.part.uuid == uuid)
+        return self._lent[uuid]
 
     def begin_look(self) -> None:
         """Start counting ``recent_most`` for the next look at the devices."""
@@ -389,6 +413,10 @@ class Ledger:
                 raise LedgerError(f"device {uuid}: reserved over what it has")
             if any(a.lent != sum(loan.bytes for loan in a.loans.values()) for a in accounts):
                 raise LedgerError(f"device {uuid}: the sums of its loans are off")
+            if self._lent[uuid] != sum(a.lent for a in accounts):
+                raise LedgerError(f"device {uuid}: the sum of what is lent is off")
+        if self._sizes != Counter(reserved_bytes(accounts) for accounts in self._kernels.values()):
+            raise LedgerError("the sizes of the kernels are off")
         for kernel_id, host in self._host.items():
             if host.lent != sum(loan.bytes for loan in host.loans.values()):
                 raise LedgerError(f"kernel {kernel_id}: the sum of its loans of host memory is off")
@@ -408,10 +436,19 @@ class Ledger:
             if state is None or part.hundredths > state.free_hundredths or part.reserved_bytes > state.free_bytes:
                 raise LedgerError(f"kernel {kernel_id} does not fit on device {part.uuid}")
 
-    @staticmethod
-    def _add(account: Account, process: int, amount: int) -> None:
+    def _add(self, account: Account, process: int, amount: int) -> None:
         loan = account.loans.setdefault(process, Loan())
         loan.bytes += amount
         loan.most = max(loan.most, loan.bytes)
         loan.recent_most = max(loan.recent_most, loan.bytes)
+        self._count(account, amount)
+
+    def _count(self, account: Account, amount: int) -> None:
         account.lent += amount
+        if isinstance(account, DeviceAccount):
+            self._lent[account.part.uuid] += amount
+
+
+def reserved_bytes(accounts: Iterable[DeviceAccount]) -> int:
+    """Return the bytes that a kernel reserved, of all its devices."""
+    return sum(account.part.reserved_bytes for account in accounts)

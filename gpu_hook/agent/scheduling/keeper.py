@@ -72,22 +72,44 @@ class LeaseKeeper:
         self._wanted_soon: asyncio.TimerHandle | None = None
 
     def add(self, kernel: Leased, residency: Movable) -> None:
-        """Add a kernel that was made, or found after a restart."""
+        """Add a kernel that was made, or found after a restart.
+
+        A kernel on its devices wants nothing before it has a process: no pass is due for it.
+        """
         patience = Patience(silent_seconds=self._policy.silent_seconds)
         now, answer = self._clock().monotonic, self._policy.answer_seconds
-        self._records[kernel.kernel_id] = LeaseRecord(kernel, residency, now, patience, answer)
-        self.notify()
+        record = LeaseRecord(kernel, residency, now, patience, answer)
+        self._records[kernel.kernel_id] = record
+        if record.is_resident:
+            self._tell_change(record, now)
+        else:
+            self.notify()
 
     def remove(self, kernel_id: str) -> None:
         """Remove a kernel that ended: its room is free for others."""
         for known in (self._records, self._waits, self._doubts, self._told):
             known.pop(kernel_id, None)
+        self._views = [view for view in self._views if view.kernel_id != kernel_id]
+        self._restores = None
         self._tell(kernel_id)
-        self.notify()
+        self.notify_room()
 
     def notify(self) -> None:
-        """Wake the keeper: a call waits, a cell came or went, or room returned."""
+        """Wake the keeper: a call waits, a cell came or went, or a move ended."""
         self._wanted.set()
+
+    def notify_room(self) -> None:
+        """Wake the keeper where a kernel waits: room returned.
+
+        A kernel that began to want room since the last pass woke the keeper itself.
+        """
+        if self._waits:
+            self.notify()
+
+    @property
+    def is_pass_due(self) -> bool:
+        """Return whether the keeper was woken since its last pass began."""
+        return self._wanted.is_set()
 
     def note_activity(self, kernel_id: str) -> None:
         """Wake the keeper for a cell that came or went: at once where it may move memory now, else soon.
@@ -151,10 +173,6 @@ class LeaseKeeper:
             pause = min(_LONGEST_SLEEP_SECONDS, max(_SHORTEST_SLEEP_SECONDS, look_at - self._clock().monotonic))
             with contextlib.suppress(asyncio.TimeoutError):
                 await within(self._wanted.wait(), pause)
-            self._wanted.clear()
-            if self._wanted_soon is not None:
-                self._wanted_soon.cancel()
-                self._wanted_soon = None
             look_at = NEVER
             try:
                 look_at = self.run_pass()
@@ -175,6 +193,10 @@ class LeaseKeeper:
 
         Return when time alone will change a decision.
         """
+        self._wanted.clear()
+        if self._wanted_soon is not None:
+            self._wanted_soon.cancel()
+            self._wanted_soon = None
         now = self._clock()
         views = [record.view(now) for record in self._records.values()]
         self._views, self._restores = views, None
@@ -347,10 +369,14 @@ class LeaseKeeper:
         self.notify()
 
     def _tell_changes(self, now: float) -> None:
-        for kernel_id, record in self._records.items():
-            wait = self._waits.get(kernel_id)
-            shown = None if wait is None else replace(wait, expected_seconds=None)
-            known, told_at = self._told.get(kernel_id, (None, 0.0))
-            if known != (record.facts.state, shown) or (wait is not None and now - told_at >= _LONGEST_SLEEP_SECONDS):
-                self._told[kernel_id] = ((record.facts.state, shown), now)
-                self._tell(kernel_id)
+        for record in self._records.values():
+            self._tell_change(record, now)
+
+    def _tell_change(self, record: LeaseRecord, now: float) -> None:
+        kernel_id = record.kernel.kernel_id
+        wait = self._waits.get(kernel_id)
+        shown = None if wait is None else replace(wait, expected_seconds=None)
+        known, told_at = self._told.get(kernel_id, (None, 0.0))
+        if known != (record.facts.state, shown) or (wait is not None and now - told_at >= _LONGEST_SLEEP_SECONDS):
+            self._told[kernel_id] = ((record.facts.state, shown), now)
+            self._tell(kernel_id)

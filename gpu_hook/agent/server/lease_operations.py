@@ -13,7 +13,7 @@ from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Refused
 from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
 from jupyter_aliquot.gpu_hook.agent.scheduling.records import LeaseRecord, read_moment
 from jupyter_aliquot.gpu_hook.agent.scheduling.views import HINT_SECONDS, Reason, Wait
-from jupyter_aliquot.gpu_hook.agent.swap.facts import describe_residency
+from jupyter_aliquot.gpu_hook.agent.swap.facts import ResidencyFacts, describe_residency
 
 from .request_fields import read_kernel_id
 
@@ -125,12 +125,16 @@ class LeaseOperations:
         }
 
 
-def describe_lease(leases: LeaseKeeper, kernel_id: str, *, has_ages: bool = True) -> dict[str, Any] | None:
+def describe_lease(
+    leases: LeaseKeeper, facts: ResidencyFacts, host_bytes: int, *, has_ages: bool = True
+) -> dict[str, Any] | None:
     """Describe one kernel's residency and its wait, for the status.
 
+    ``host_bytes`` are the memory of its copies.
     ``has_ages``: with figures that grow by themselves while it is idle. They make each description
     differ from the last.
     """
+    kernel_id = facts.kernel_id
     record, wait = leases.record(kernel_id), leases.wait(kernel_id)
     if record is None:
         return None
@@ -147,7 +151,7 @@ def describe_lease(leases: LeaseKeeper, kernel_id: str, *, has_ages: bool = True
         }
     idle = None if record.idle_since is None else round(now.monotonic - record.idle_since, 3)
     return {
-        **describe_residency(record.residency.facts(), now),
+        **describe_residency(facts, host_bytes, now),
         **({"idle_seconds": idle} if has_ages else {}),
         "idle_since": record.idle_at,
         "idle_reason": record.idle_reason,

@@ -78,8 +78,9 @@ class Operations:
     ``devices`` tells whether the first look at the devices is over; until then, requests that need
     devices wait for it.
 
-    ``describe`` gives the status: with the kernels, without them, or with only those that changed
-    since a number. ``shut_down`` ends the agent; ``subscribe`` enters a connection for events.
+    ``describe`` gives the status: with the kernels or without them, with only those that changed
+    since a number, and with the devices' use or without it. ``shut_down`` ends the agent;
+    ``subscribe`` enters a connection for events.
 
     ``limits_env`` are the variables of enforcer and actuators in a kernel's environment;
     ``misfits`` are the settings that its running processes cannot get before they are restarted.
@@ -91,7 +92,7 @@ class Operations:
         reservations: Reservations,
         leases: LeaseOperations,
         trims: Trims,
-        describe: Callable[[bool, int | None], Awaitable[dict[str, Any]]],
+        describe: Callable[[bool, int | None, bool], Awaitable[dict[str, Any]]],
         subscribe: Callable[[int], None],
         shut_down: Callable[[], None],
         limits_env: Callable[[Reservation], Mapping[str, str]],
@@ -174,7 +175,7 @@ class Operations:
 
     def _status(self, request: Mapping[str, Any], connection: int) -> Awaitable[dict[str, Any]]:
         since = None if request.get("since") is None else read_int(request, "since")
-        return self._describe(request.get("kernels") is not False, since)
+        return self._describe(request.get("kernels") is not False, since, request.get("use") is not False)
 
     def _reserve(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
         hundredths, memory_limit = read_size(request)
@@ -194,10 +195,9 @@ class Operations:
         if self._reservations.find(asked.kernel_id) is None:
             self._check_devices()
         limit = None if request.get("owner_limit") is None else read_int(request, "owner_limit")
-        kernel = self._reservations.reserve(asked, read_placement(request), connection, limit)
-        node = self._node
+        node, placement = self._node, read_placement(request)
+        kernel = self._reservations.reserve(asked, placement, connection, limit, node.libraries.folder.name)
         env = {**node.driver_env, **self._limits_env(kernel.reservation)}
-        kernel.note_libraries(node.libraries.folder.name)
         grant = describe_grant(kernel, node.name, node.driver, node.libraries, env)
         if limit is not None:
             grant["owner_hundredths"] = self._reservations.held_by(asked.owner)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from jupyter_aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
@@ -12,7 +12,7 @@ from jupyter_aliquot.gpu_hook.agent.devices.audit import Finding, Findings
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
 from jupyter_aliquot.gpu_hook.agent.devices.libraries import Libraries, audit_is_cheap
 from jupyter_aliquot.gpu_hook.agent.enforcers.enforcement import Enforcement
-from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
+from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel, KernelReading
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
 from jupyter_aliquot.gpu_hook.agent.swap.facts import swapped_by_device
@@ -20,18 +20,28 @@ from jupyter_aliquot.gpu_hook.paths import Driver
 from jupyter_aliquot.gpu_hook.placement.overcommit import Reserved
 
 
+@dataclass(frozen=True)
+class DeviceUses:
+    """The bytes of the devices in use: ``charged`` by the hooks, by uuid, and ``used`` of all of a device."""
+
+    charged: Mapping[str, int]
+    used: Callable[[DeviceReading], int]
+
+    def describe(self, reading: DeviceReading) -> dict[str, int]:
+        return {"used_bytes": self.used(reading), "charged_bytes": self.charged.get(reading.facts.uuid, 0)}
+
+
 def describe_devices(
     ledger: Ledger,
     readings: Iterable[DeviceReading],
-    charged: Mapping[str, int],
-    used: Callable[[DeviceReading], int],
+    uses: DeviceUses | None,
     compute: ComputeKeeper,
     overcommit_reasons: Mapping[str, str],
 ) -> list[dict[str, Any]]:
     """Return one object a device.
 
-    A device that NVML did not see this time is lost. ``overcommit_reasons`` say why a device is not
-    overcommitted further, by uuid.
+    A device that NVML did not see this time is lost. ``uses`` is None where the answer leaves out
+    the bytes in use. ``overcommit_reasons`` say why a device is not overcommitted further, by uuid.
     """
     seen = {reading.facts.uuid: reading for reading in readings}
     result = []
@@ -46,8 +56,7 @@ def describe_devices(
                 **_describe_reserved(ledger.reserved(facts.uuid)),
                 "overcommit": ledger.oversubscription.most_of(facts.uuid),
                 "overcommit_reason": overcommit_reasons.get(facts.uuid, ""),
-                "used_bytes": used(reading),
-                "charged_bytes": charged.get(facts.uuid, 0),
+                **({} if uses is None else uses.describe(reading)),
                 "context_bytes": ledger.contexts.measured(facts.uuid),
                 "utilization_percent": reading.utilization_percent,
                 "temperature_celsius": reading.temperature_celsius,
@@ -83,9 +92,9 @@ def describe_lost(reservation: Reservation) -> dict[str, Any]:
 
 
 def describe_kernel(
-    kernel: Kernel, found: Findings, enforcement: Enforcement, compute: ComputeKeeper
+    kernel: Kernel, reading: KernelReading, found: Findings, enforcement: Enforcement, compute: ComputeKeeper
 ) -> dict[str, Any]:
-    """Describe a kernel, except where its memory is and its wait.
+    """Describe a kernel by one reading, except where its memory is and its wait.
 
     The lease keeper knows these.
     """
@@ -110,12 +119,14 @@ def describe_kernel(
         "limit_drifts": enforcement.drifts_of(reservation.kernel_id),
         "host_memory": _describe_host_memory(kernel),
         "unhooked_processes": [describe_finding(s) for s in found.unhooked.get(reservation.kernel_id, ())],
-        "devices": _describe_parts(kernel, found, compute),
+        "devices": _describe_parts(kernel, reading, found, compute),
     }
 
 
-def _describe_parts(kernel: Kernel, found: Findings, compute: ComputeKeeper) -> list[dict[str, Any]]:
-    away = swapped_by_device(kernel.residency.facts())
+def _describe_parts(
+    kernel: Kernel, reading: KernelReading, found: Findings, compute: ComputeKeeper
+) -> list[dict[str, Any]]:
+    away = swapped_by_device(reading.facts)
     return [
         {
             "uuid": account.part.uuid,
@@ -134,7 +145,7 @@ def _describe_parts(kernel: Kernel, found: Findings, compute: ComputeKeeper) -> 
             "refusals": use.refusals,
             "compute": compute.describe(kernel.kernel_id, account.part.uuid),
         }
-        for account, use, (needed, short_at) in zip(kernel.accounts, kernel.report(), kernel.needs(), strict=True)
+        for account, use, (needed, short_at) in zip(kernel.accounts, reading.uses, kernel.needs(), strict=True)
     ]
 
 

@@ -16,7 +16,7 @@ from jupyter_aliquot.gpu_hook.agent.devices.audit import Auditor
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceMonitor
 from jupyter_aliquot.gpu_hook.agent.enforcers.enforcement import Enforcement
 from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena
-from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel, bytes_on_devices
+from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
 from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Reservations
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
@@ -27,6 +27,7 @@ from jupyter_aliquot.gpu_hook.agent.trimming.trimmer import Trims
 from .lease_operations import describe_lease
 from .operations import Node
 from .status import (
+    DeviceUses,
     describe_devices,
     describe_finding,
     describe_kernel,
@@ -126,50 +127,63 @@ class StatusMaker:
         self._changes = StatusChanges()
         self._one_at_a_time = asyncio.Lock()
 
-    async def describe(self, with_kernels: bool, since: int | None) -> dict[str, Any]:
+    async def describe(self, with_kernels: bool, since: int | None, with_use: bool = True) -> dict[str, Any]:
         """Return the status.
 
-        With ``since``, return only the kernels that changed since that number.
+        With ``since``, return only the kernels that changed since that number. Without kernels and
+        use, no kernel is looked at: the answer's cost does not depend on their number.
         """
+        if not with_kernels and not with_use:
+            return self._report(self._devices(None), {"kernels": []})
         async with self._one_at_a_time:
             slices, reservations = self._make_slices(), self._of.reservations
+            see = partial(self._see, self._of.arena.bytes_by_kernel(), with_kernels, since)
             found: dict[str, _Seen] = {}
             for kernel in tuple(reservations.kernels):
                 await slices.pause_if_due()
                 if reservations.find(kernel.kernel_id) is kernel:
-                    found[kernel.kernel_id] = self._see(kernel, with_kernels, since)
+                    found[kernel.kernel_id] = see(kernel)
             # No pause from here on.
             seen = []
             for kernel in reservations.kernels:
                 before = found.get(kernel.kernel_id)
                 is_same = before is not None and before.is_of(kernel)
-                seen.append(before if before and is_same else self._see(kernel, with_kernels, since))
+                seen.append(before if before and is_same else see(kernel))
             return self._join(seen, with_kernels, since)
 
-    def _see(self, kernel: Kernel, with_kernels: bool, since: int | None) -> _Seen:
-        of, description = self._of, dict[str, Any]()
+    def _see(self, host_bytes: Mapping[str, int], with_kernels: bool, since: int | None, kernel: Kernel) -> _Seen:
+        of, description, reading = self._of, dict[str, Any](), kernel.read()
         if with_kernels:
+            copies = host_bytes.get(kernel.kernel_id, 0)
             description = {
-                **describe_kernel(kernel, of.auditor.findings, of.enforcement, of.compute),
-                "residency": describe_lease(of.leases, kernel.kernel_id, has_ages=since is None),
+                **describe_kernel(kernel, reading, of.auditor.findings, of.enforcement, of.compute),
+                "residency": describe_lease(of.leases, reading.facts, copies, has_ages=since is None),
                 "misfits": of.actuation.needs_restart(kernel.reservation, kernel.pids),
                 "trimmed": of.trims.describe(kernel.kernel_id),
             }
-        return _Seen(kernel.reservation, kernel.is_ending, *bytes_on_devices(kernel), description)
+        return _Seen(kernel.reservation, kernel.is_ending, reading.charged, reading.on_devices, description)
 
     def _join(self, seen: Sequence[_Seen], with_kernels: bool, since: int | None) -> dict[str, Any]:
-        of = self._of
         charged: Counter[str] = Counter()
         resident: Counter[str] = Counter()
         for one in seen:
             charged.update(one.charged)
             resident.update(one.resident)
-        used, reasons = partial(of.leases.room.used_bytes, on_device=resident), of.overcommit.reasons
         kernels = [one.description for one in seen] if with_kernels else []
-        devices = describe_devices(of.ledger, of.monitor.readings, charged, used, of.compute, reasons)
+        changes = self._changes.since(since, kernels) if with_kernels and since is not None else {"kernels": kernels}
+        used = partial(self._of.leases.room.used_bytes, on_device=resident)
+        return self._report(self._devices(DeviceUses(charged, used)), changes)
+
+    def _devices(self, uses: DeviceUses | None) -> list[dict[str, Any]]:
+        """Describe the devices; without their use where that is None."""
+        of = self._of
+        devices = describe_devices(of.ledger, of.monitor.readings, uses, of.compute, of.overcommit.reasons)
         for device in devices:
             device["copy_out_rate"], device["copy_in_rate"] = of.leases.room.rates(device["uuid"])
-        changes = self._changes.since(since, kernels) if with_kernels and since is not None else {"kernels": kernels}
+        return devices
+
+    def _report(self, devices: list[dict[str, Any]], changes: Mapping[str, Any]) -> dict[str, Any]:
+        of = self._of
         return {
             "node": self._node.name,
             "driver": self._node.driver.kind,

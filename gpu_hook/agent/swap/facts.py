@@ -137,7 +137,6 @@ class ResidencyFacts:
     telemetry: tuple[Telemetry, ...]  # one for each process
     launches: int
     silent_pids: tuple[int, ...]  # processes that were told to move, and have not answered yet
-    host_bytes: int  # of the arena, lent to it or kept warm for it
     last_out: Move | None = None
     last_in: Move | None = None
     swaps_out: int = 0
@@ -173,10 +172,10 @@ def swapped_by_device(facts: ResidencyFacts) -> dict[str, int]:
     return {device.uuid: device.swapped_bytes for device in facts.devices}
 
 
-def describe_residency(facts: ResidencyFacts, now: Moment) -> dict[str, Any]:
+def describe_residency(facts: ResidencyFacts, host_bytes: int, now: Moment) -> dict[str, Any]:
     """Describe one kernel's residency, for the status.
 
-    The lease keeper adds its wait.
+    ``host_bytes`` of the arena are lent to it or kept warm for it. The lease keeper adds its wait.
     """
     refusal, unswappable = facts.refusal, facts.unswappable_bytes
     return {
@@ -191,7 +190,7 @@ def describe_residency(facts: ResidencyFacts, now: Moment) -> dict[str, Any]:
         "unswappable": [{"reason": ", ".join(pin_reason_words(facts.pin_reasons)) or "plain", "bytes": unswappable}]
         if unswappable
         else [],
-        "host_bytes": facts.host_bytes,
+        "host_bytes": host_bytes,
         "lease": "held" if facts.state in LEASE_HELD else "ended",
         "swaps_out": facts.swaps_out,
         "swaps_in": facts.swaps_in,

@@ -7,16 +7,15 @@ A move covers all the kernel's processes. This module carries orders out, by the
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
-import operator
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from jupyter_aliquot.gpu_hook.agent.activity.idleness import Telemetry, launches, telemetry_of
 from jupyter_aliquot.gpu_hook.agent.devices.departures import Departures
 from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceAccount
+from jupyter_aliquot.gpu_hook.agent.pages.hook_page import HookSide
 from jupyter_aliquot.gpu_hook.agent.sessions.session import HookSession
 from jupyter_aliquot.gpu_hook.agent.swap.settings import SwapSettings
 from jupyter_aliquot.gpu_hook.client.residency_reports import MODE_IS_OFF
@@ -235,17 +234,18 @@ class KernelResidency:
         """Close: the kernel ended here, or the agent ends."""
         if self._task is not None:
             self._task.cancel()
+        self.wants_wake = self.changed = _nobody  # the lease keeper forgets the kernel by itself
         self._handle(Event.ENDED)
 
     def facts(self) -> ResidencyFacts:
         """Return a snapshot for decisions."""
-        self.look()
-        processes = tuple(self._processes.values())
-        pages = [process.session.hook_side for process in processes]
-        pin_reasons = self._pin_reasons()
+        processes, pages = tuple(self._processes.values()), self._pages()
+        telemetry = tuple(telemetry_of(page) for page in pages)
+        self._look(telemetry)
+        pin_reasons = pin_reasons_of(pages)
         accounts = self._accounts()
         devices = tuple(bytes_of(i, account, processes) for i, account in enumerate(accounts))
-        why = self._why_never()
+        why = self._why_never(pages, pin_reasons)
         return ResidencyFacts(
             kernel_id=self.kernel_id,
             state=self.state,
@@ -257,10 +257,9 @@ class KernelResidency:
             refusal=self._history.refusal,
             waits_since=self._waits_since,
             gave_up_at=self._gave_up_at,
-            telemetry=self._telemetry(),
-            launches=sum(launches(page, len(accounts)) for page in pages if page is not None),
+            telemetry=telemetry,
+            launches=sum(launches(page, len(accounts)) for page in pages),
             silent_pids=tuple(process.session.pid for process in processes if process.is_silent),
-            host_bytes=self._arena.kernel_bytes(self.kernel_id),
             last_out=self._history.last(Event.OUT),
             last_in=self._history.last(Event.IN),
             swaps_out=self._history.count(Event.OUT),
@@ -271,43 +270,48 @@ class KernelResidency:
 
     def look(self) -> None:
         """Read the hooks' pages: note calls that wait, and processes that work again."""
-        telemetry = self._telemetry()
+        self._look(self._telemetry())
+
+    def _look(self, telemetry: Sequence[Telemetry]) -> None:
         if self.is_lease_ended and self._waits_since is None and any(page.waiting_calls for page in telemetry):
             self.woken()
         if self.state is KernelState.TRIMMED and any((page.last_call or 0.0) > self._since for page in telemetry):
             self._handle(Event.USED)
 
     def _telemetry(self) -> tuple[Telemetry, ...]:
+        return tuple(telemetry_of(page) for page in self._pages())
+
+    def _pages(self) -> tuple[HookSide, ...]:
         pages = (process.session.hook_side for process in self._processes.values())
-        return tuple(telemetry_of(page) for page in pages if page is not None)
+        return tuple(page for page in pages if page is not None)
 
     @property
     def _pids(self) -> tuple[int, ...]:
         return tuple(process.session.pid for process in self._processes.values())
 
-    def _why_never(self) -> str:
-        """Return why it can never be swapped; empty: it can."""
+    def _why_never(self, pages: Sequence[HookSide], pin_reasons: PinReason) -> str:
+        """Return why it can never be swapped, by its processes' pages; empty: it can."""
         if self.mode is ResidencyMode.OFF:
             return MODE_IS_OFF
-        pages = (process.session.hook_side for process in self._processes.values())
-        unknown = next((name for page in pages if page is not None and (name := page.unknown_function())), "")
+        unknown = next((name for page in pages if (name := page.unknown_function())), "")
         if unknown:
             return f"unknown driver function {unknown}"
-        holder = next((word for reason, word in _HOLDERS.items() if reason in self._pin_reasons()), "")
+        if not pin_reasons:
+            return ""
+        holder = next((word for reason, word in _HOLDERS.items() if reason in pin_reasons), "")
         return f"stays on GPU: {holder}" if holder else ""
+
+    def _why_never_now(self) -> str:
+        pages = self._pages()
+        return self._why_never(pages, pin_reasons_of(pages))
 
     @property
     def is_pinned(self) -> bool:
         """Return whether it turned out, while it ran, that its memory cannot leave its devices."""
-        return self._why_never() not in ("", MODE_IS_OFF)
-
-    def _pin_reasons(self) -> PinReason:
-        pages = (process.session.hook_side for process in self._processes.values())
-        reasons = (page.read_residency().pin_reasons for page in pages if page is not None)
-        return functools.reduce(operator.or_, reasons, PinReason(0))
+        return self._why_never_now() not in ("", MODE_IS_OFF)
 
     def _why_not(self) -> Move | None:
-        why = self._why_never()
+        why = self._why_never_now()
         if why:
             return Move(MoveResult.REFUSED, why)
         silent = [process.session.pid for process in self._processes.values() if process.is_silent]
@@ -433,6 +437,14 @@ class KernelResidency:
         """Note processes that are out while the kernel is not."""
         if any(p.residency is Residency.SWAPPED and p.order is None for p in self._processes.values()):
             self._handle(Event.FOUND)
+
+
+def pin_reasons_of(pages: Iterable[HookSide]) -> PinReason:
+    """Return why memory of these processes stays on its devices."""
+    found = PinReason(0)
+    for page in pages:
+        found |= page.read_residency().pin_reasons
+    return found
 
 
 def _nothing() -> None:

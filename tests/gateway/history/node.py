@@ -25,7 +25,7 @@ def node(
     label: str = "a.ipynb",
 ) -> NodeStatus:
     """Return a node's status with ``kernels`` kernels k1, k2, …, all with these figures."""
-    device = DeviceStatus(0, UUID, "a device", 16 * GIB, 0, 0, used, used, 40, None, 70.0, False)
+    device = DeviceStatus(0, UUID, "a device", 16 * GIB, 0, 0, 40, None, 70.0, False, used, used)
     compute = ComputeStatus(0.5, 0.25, own_seconds)
     part = KernelDeviceStatus(UUID, 0, 25, 4 * GIB, used, used, used, busy_seconds, 0, compute=compute)
     listed = tuple(

@@ -61,7 +61,6 @@ class AResidency:
             telemetry=(self.telemetry,),
             launches=0,
             silent_pids=self.silent_pids,
-            host_bytes=0,
         )
 
     async def swap_out(self, reason: str) -> Move:

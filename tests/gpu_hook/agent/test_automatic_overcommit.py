@@ -187,9 +187,8 @@ def test_agent_and_gateway_come_to_the_same_answer(
 def a_status(ledger: Ledger, keeper: OvercommitKeeper) -> dict[str, Any]:
     """The parts of the agent's status by which a gateway plans, as they come over its socket."""
     compute = cast(Any, SimpleNamespace(describe_device=lambda uuid: None))
-    devices = describe_devices(
-        ledger, [DeviceReading(one) for one in ledger.devices], {}, lambda reading: 0, compute, keeper.reasons
-    )
+    readings = [DeviceReading(one) for one in ledger.devices]
+    devices = describe_devices(ledger, readings, None, compute, keeper.reasons)
     told = {
         "node": "n",
         "driver": "softgpu",

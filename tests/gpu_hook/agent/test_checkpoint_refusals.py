@@ -24,7 +24,6 @@ PLAIN = ResidencyFacts(
     telemetry=(),
     launches=0,
     silent_pids=(),
-    host_bytes=10,
 )
 MIG = replace(PLAIN, devices=(DeviceBytes("MIG-1", 10, 10, 10, 0, 0),))
 BUSY = replace(PLAIN, refusal=MoveRefusal(MoveResult.BUSY, "a persistent kernel", 0.0))

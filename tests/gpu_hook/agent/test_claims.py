@@ -20,7 +20,6 @@ import pytest
 from hypothesis import Phase, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from jupyter_aliquot.gpu_hook.agent.kernels.kernel import bytes_on_devices
 from jupyter_aliquot.gpu_hook.agent.sessions.acceptor import MESSAGES_A_SECOND, MESSAGES_AT_ONCE, journal_tokens
 from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 from jupyter_aliquot.gpu_hook.protocol.codec import (
@@ -120,8 +119,8 @@ def test_what_a_page_hides_is_no_context_however_often_it_is_seen(a_folder: Path
             node.ledger.contexts.note_seen({("evil", UUID): HALF})
         node.look()
         assert node.ledger.accounts("evil")[0].context_bytes == HALF
-        charged, there = bytes_on_devices(kernel)
-        assert (charged, there) == ({UUID: 0}, {UUID: HALF})
+        reading = kernel.read()
+        assert (reading.charged, reading.on_devices) == ({UUID: 0}, {UUID: HALF})
         assert node.reservations.on_devices()[UUID] == HALF
         assert await victim.borrow(HALF) == HALF
         for process in (victim, evil):

@@ -426,3 +426,35 @@ def test_the_keeper_learns_when_a_kernels_next_cell_comes(play: Any) -> None:
         assert 12 <= rest <= 44  # of pauses between 32 and 64 s, one that has lasted 20 s
 
     play(scenario)
+
+
+def test_kernels_come_and_go_without_a_pass_where_none_waits(play: Any) -> None:
+    """A pass looks at all kernels, and a gateway of many users starts and ends some each second."""
+
+    async def scenario(node: ANode) -> None:
+        node.kernel("a", 100)
+        assert not node.keeper.is_pass_due
+        assert node.told == ["a"], "its state was told at once"
+        node.keeper.remove("a")
+        assert not node.keeper.is_pass_due
+
+    play(scenario)
+
+
+def test_a_kernel_that_ends_leaves_its_room_to_one_that_waits(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        big, out = node.kernel("big", 900), node.kernel("out", 500, KernelState.SWAPPED)
+        assert node.keeper.is_pass_due, "one that is out may be wanted"
+        big.activity = Activity(1, 1, node.now)
+        big.residency.telemetry = Telemetry(last_call=node.now, calls_inside=1)
+        call(out, node)
+        await node.turn()
+        assert out.residency.state is KernelState.SWAPPED
+        assert not node.keeper.is_pass_due
+        node.kernels.remove(big)
+        node.keeper.remove("big")
+        assert node.keeper.is_pass_due
+        await node.turn()
+        assert out.residency.state is KernelState.SWAPPING_IN
+
+    play(scenario)

@@ -10,12 +10,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from reservations_node import MIB, UUID, AProcess, AReservationsNode
 
 from jupyter_aliquot.gpu_hook.agent.actuators.actuation import Actuation, ChosenActuators
 from jupyter_aliquot.gpu_hook.agent.base.slices import Slices, encode_line
 from jupyter_aliquot.gpu_hook.agent.devices.audit import Findings
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
+from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel, KernelReading
 from jupyter_aliquot.gpu_hook.agent.server.status_maker import StatusMaker, Subjects
 from jupyter_aliquot.gpu_hook.protocol.codec import HookPage
 
@@ -154,5 +156,27 @@ def test_what_a_device_has_in_use_is_told_whole_though_a_page_hides_some_of_it(a
         (device,) = (await a_status_maker(node, reading).describe(True, None))["devices"]
         assert (device["uuid"], device["charged_bytes"], device["used_bytes"]) == (UUID, 0, 50 * MIB)
         process.close()
+
+    play(scenario, a_folder)
+
+
+def test_a_status_without_the_use_of_devices_looks_at_no_kernel(
+    a_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gateway asks for it with each grant, however many kernels there are."""
+
+    async def scenario(node: AReservationsNode) -> None:
+        def look(kernel: Kernel) -> KernelReading:
+            raise AssertionError(f"the status looked at {kernel.kernel_id}")
+
+        maker = a_status_maker(node, DeviceReading(node.ledger.devices[0], used_bytes=7 * MIB))
+        whole = await maker.describe(True, None)
+        monkeypatch.setattr(Kernel, "read", look)
+        found = await maker.describe(False, None, False)
+        (device,), (with_use,) = found["devices"], whole["devices"]
+        assert device == {k: v for k, v in with_use.items() if k not in ("used_bytes", "charged_bytes")}
+        assert {"used_bytes", "charged_bytes"} <= set(with_use)
+        assert {**found, "kernels": 0, "devices": 0} == {**whole, "kernels": 0, "devices": 0}
+        assert (found["kernels"], len(whole["kernels"])) == ([], KERNELS)
 
     play(scenario, a_folder)
