@@ -1,4 +1,4 @@
-"""The account that listens at a loopback address, as the kernel's socket tables say it.
+"""The account that listens at a loopback address, as the kernel says it.
 
 Any account may listen at a free port. A program that is about to send a secret to a loopback
 address asks here first, which account would get it.
@@ -10,31 +10,20 @@ import contextlib
 import ipaddress
 import pwd
 import socket
-import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from .errors import CommandError
+from .listening_sockets import ListeningSocket, listening_sockets, plain_address
 
 # The number of the gateway's account, in the environment of a server or a command.
 ACCOUNT_VARIABLE = "ALIQUOT_GATEWAY_ACCOUNT"
-_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-_LISTENS = "0A"
 _LOCALHOST = ("127.0.0.1", "::1")
 _ROOT = 0
 
 
 class ListenerError(CommandError):
     """No process, or one of another account, listens where the gateway should."""
-
-
-@dataclass(frozen=True)
-class _Listener:
-    address: str
-    port: int
-    uid: int
 
 
 def account_in(environ: Mapping[str, str]) -> int | None:
@@ -74,7 +63,11 @@ def listening_accounts(url: str) -> set[int] | None:
     port = parts.port or (443 if parts.scheme == "https" else 80)
     if not (addresses := _loopback_addresses(parts.hostname or "")):
         return None
-    listeners = list(_listeners())
+    try:
+        listeners = listening_sockets()
+    except OSError as error:
+        reason = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        raise ListenerError(f"cannot see which account the gateway's port has: {reason}") from error
     return {uid for one in addresses for uid in _accounts_at(one, port, listeners)}
 
 
@@ -90,7 +83,7 @@ def _loopback_addresses(host: str) -> tuple[str, ...]:
     """Return the loopback addresses that a client of *host* tries; empty for any other host."""
     if host == "localhost":
         return _LOCALHOST
-    tried = (_plain(address) for address in _addresses(host))
+    tried = (plain_address(address) for address in _addresses(host))
     return tuple(address for address in tried if ipaddress.ip_address(address).is_loopback)
 
 
@@ -111,7 +104,7 @@ def _addresses(host: str) -> Iterator[ipaddress.IPv4Address | ipaddress.IPv6Addr
         yield ipaddress.IPv4Address(socket.inet_aton(host))  # 127.1, or one number: clients take them as well
 
 
-def _accounts_at(address: str, port: int, listeners: list[_Listener]) -> set[int]:
+def _accounts_at(address: str, port: int, listeners: list[ListeningSocket]) -> set[int]:
     """Return the accounts that get connections to this address.
 
     The kernel prefers a socket that is bound to the address itself to one that is bound to all.
@@ -121,33 +114,3 @@ def _accounts_at(address: str, port: int, listeners: list[_Listener]) -> set[int
         if found := {one.uid for one in listeners if (one.address, one.port) == (bound, port)}:
             return found
     return set()
-
-
-def _listeners() -> Iterator[_Listener]:
-    for table in _TABLES:
-        try:
-            lines = table.read_text().splitlines()[1:]
-        except FileNotFoundError:
-            continue  # a machine without IPv6
-        except OSError as error:
-            raise ListenerError(
-                f"cannot see which account the gateway's port has: {table}: {error.strerror}"
-            ) from error
-        for line in lines:
-            fields = line.split()
-            if fields[3] == _LISTENS:
-                address, _, port = fields[1].partition(":")
-                yield _Listener(_address(address), int(port, 16), int(fields[7]))
-
-
-def _address(digits: str) -> str:
-    """Return an address that the kernel writes as words of 32 bits, in this machine's byte order."""
-    words = [bytes.fromhex(digits[at : at + 8]) for at in range(0, len(digits), 8)]
-    packed = b"".join(word[::-1] if sys.byteorder == "little" else word for word in words)
-    return _plain(ipaddress.ip_address(packed))
-
-
-def _plain(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
-    """Return the address as text; an IPv4 address within IPv6 as the IPv4 address that it is."""
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return str(mapped or address)

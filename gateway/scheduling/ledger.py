@@ -162,6 +162,10 @@ class LedgerSnapshot:
 
         That of a grant which is not renewed yet is not free for others.
         """
+        return self._capacity
+
+    @cached_property
+    def _capacity(self) -> Capacity:
         node = self.node
         devices = tuple(CapacityDevice(d.uuid, d.index, int(d.memory), d.is_lost, int(d.context)) for d in node.devices)
         reserved = {device.uuid: device.all_reserved() for device in node.devices}
@@ -252,13 +256,15 @@ class Ledger:
         released: Iterable[str] = (),
     ) -> LedgerSnapshot:
         """Apply one change whole. A grant replaces the kernel's earlier one."""
-        gone = set(released)
-        holdings = {kernel_id: h for kernel_id, h in self._current.holdings.items() if kernel_id not in gone}
-        holdings.update((holding.grant.kernel_id, holding) for holding in granted)
+        gone, given = set(released), {holding.grant.kernel_id: holding for holding in granted}
+        holdings = self._current.holdings
+        if gone or given:
+            kept = {kernel_id: holding for kernel_id, holding in holdings.items() if kernel_id not in gone}
+            holdings = MappingProxyType({**kept, **given})
         self._current = LedgerSnapshot(
             version=self._current.version + 1,
             node=self._current.node if node is None else node,
-            holdings=MappingProxyType(holdings),
+            holdings=holdings,
             quotas=self._quotas(),
         )
         return self._current
