@@ -130,12 +130,7 @@ class Reservations:
         """
         kernel = self._kernels.get(asked.kernel_id)
         if kernel is not None:
-            if not kernel.reservation.is_same_request(asked):
-                raise Refused(
-                    "conflict",
-                    f"kernel {asked.kernel_id} exists with another request "
-                    f"({kernel.reservation.hundredths / 100:g} GPU for {kernel.reservation.owner}); release it first",
-                )
+            self._check_same(kernel, asked)
             if kernel.is_ending:
                 kernel.revive()
             kernel.connections.add(connection)
@@ -159,6 +154,15 @@ class Reservations:
         log.info("event=reserved kernel=%s owner=%r parts=%s", asked.kernel_id, asked.owner, _show(reservation))
         self._changed()
         return kernel
+
+    @staticmethod
+    def _check_same(kernel: Kernel, asked: Reservation) -> None:
+        if not kernel.reservation.is_same_request(asked):
+            raise Refused(
+                "conflict",
+                f"kernel {asked.kernel_id} exists with another request "
+                f"({kernel.reservation.hundredths / 100:g} GPU for {kernel.reservation.owner}); release it first",
+            )
 
     def _checked(self, parts: tuple[Part, ...] | Refusal, event: str, kernel_id: str) -> tuple[Part, ...]:
         """Return the placed parts if a context fits into them, or raise Refused."""
