@@ -36,7 +36,7 @@ class Draft:
                 self._starts.append(Start(name, index, node, place.parts))
         if after:
             self._reserved[name] = self._reserved.get(name, 0) + sum(place.demand.milli for _, place in places)
-        entry.advance(placed.places)
+        entry.advance(len(placed.places))
 
     def withdraw(self, work: Work, members: Sequence[int], entry: Entry, cause: Cause) -> None:
         """Note that members of running work, whose parts were given back, have to leave."""
@@ -57,7 +57,7 @@ class Draft:
         """Give back the parts of members that were told to end; return whether there are any."""
         found = False
         for work in self._engine.works.values():
-            for index, member in enumerate(work.running.members):
+            for index, member in enumerate(work.running.members if work.is_ending else ()):
                 if member.is_ending and index in work.places:
                     place = work.places.pop(index)
                     running = work.running

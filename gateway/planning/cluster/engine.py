@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 from jupyter_aliquot.gateway.planning.fragmentation import Fragmentation
+from jupyter_aliquot.gateway.planning.jobs import DEVICE
 from jupyter_aliquot.gateway.planning.node import Demand, Node, Parts
 from jupyter_aliquot.gateway.planning.node_choice import BestFit, FragmentationGradient, Largest, NodeRule, Spread
 
@@ -29,12 +31,27 @@ class Place:
     parts: Parts
 
 
-@dataclass(eq=False)
 class Work:
-    """Running work in a plan. ``places`` is member index to its place; those that left are not in it."""
+    """Running work in a plan."""
 
-    running: Running
-    places: dict[int, Place] = field(default_factory=dict)
+    def __init__(self, running: Running, engine: Engine) -> None:
+        self.running = running
+        self._engine = engine
+
+    @cached_property
+    def places(self) -> dict[int, Place]:
+        """Member index to its place. A plan removes those that leave."""
+        nodes, pools = self._engine.nodes, self._engine.pools
+        found: dict[int, Place] = {}
+        for index, member in enumerate(self.running.members):
+            model = nodes[member.node].model
+            found[index] = Place(model, pools[model].at[member.node], member.demand, member.parts)
+        return found
+
+    @cached_property
+    def is_ending(self) -> bool:
+        """Whether a member was told to end."""
+        return any(member.is_ending for member in self.running.members)
 
 
 class Engine:
@@ -46,20 +63,32 @@ class Engine:
         self.nodes = {node.name: node for node in snapshot.nodes}
         if len(self.nodes) < len(snapshot.nodes):
             raise PlanningError("Two nodes of the snapshot have one name. Give each a name of its own")
-        self.pools = _pools(snapshot.nodes, requests, rules)
+        self.domains = len({node.domain for node in snapshot.nodes})
         self.works: dict[str, Work] = {}
+        # Node to the free milli of each device, and its free CPU and memory.
+        free = {node.name: [DEVICE] * node.devices for node in snapshot.nodes}
+        others = {node.name: [node.cpu, node.memory] for node in snapshot.nodes}
+        for running in snapshot.running:
+            self._add(running, free, others)
+        self.pools = _pools(snapshot.nodes, free, others, requests, rules)
         # Parts that become free when the work in them has left, by device.
         self.leaving: dict[Device, int] = {}
         self.leavers: dict[Device, tuple[str, ...]] = {}
         self._journal: list[tuple[str, bool, Place, bool, int]] = []
-        for running in snapshot.running:
-            self._add(running)
         self._close_cordoned()
 
     @property
     def free_milli(self) -> int:
         """Free thousandths of a device on all nodes."""
         return sum(pool.free_milli for pool in self.pools.values())
+
+    @cached_property
+    def works_by_team(self) -> dict[str, list[Work]]:
+        """The running work of each team. Work whose members have all left stays in it."""
+        found: dict[str, list[Work]] = {}
+        for work in self.works.values():
+            found.setdefault(work.running.team, []).append(work)
+        return found
 
     def node_name(self, place: Place) -> str:
         """Return the name of a place's node."""
@@ -124,23 +153,33 @@ class Engine:
             dimension = self.tree.dimension(place.model)
             self.accounts.add(team, dimension, sign * place.demand.milli, is_preemptible=is_preemptible)
 
-    def _add(self, running: Running) -> None:
-        if running.team not in self.tree.teams:
+    def _add(self, running: Running, free: Mapping[str, list[int]], others: Mapping[str, list[int]]) -> None:
+        name, team = running.name, running.team
+        if team not in self.tree.teams:
             raise PlanningError(
-                f"{running.name!r} runs for the team {running.team!r}, which is no team. Keep a team, with no quota, "
-                "until its work has ended"
+                f"{name!r} runs for the team {team!r}, which is no team. Keep a team, with no quota, until its work "
+                "has ended"
             )
-        if running.name in self.works:
-            raise PlanningError(f"Two running works are named {running.name!r}. Give each a name of its own")
-        work = self.works[running.name] = Work(running)
-        for index, member in enumerate(running.members):
-            node = self.nodes.get(member.node)
-            if node is None:
-                raise PlanningError(f"{running.name!r} runs on {member.node!r}, which is no node of the snapshot")
-            place = Place(node.model, self.pools[node.model].at[node.name], member.demand, member.parts)
-            _check_parts(running.name, node, member.parts)
-            self.take(running.team, place, is_preemptible=running.is_preemptible)
-            work.places[index] = place
+        if name in self.works:
+            raise PlanningError(f"Two running works are named {name!r}. Give each a name of its own")
+        for member in running.members:
+            left = free.get(member.node)
+            if left is None:
+                raise PlanningError(f"{name!r} runs on {member.node!r}, which is no node of the snapshot")
+            milli = 0
+            for device, part in member.parts:
+                if not 0 <= device < len(left) or part <= 0:
+                    raise PlanningError(
+                        f"{name!r} holds {part} thousandths of device {device} of {member.node!r}, which has the "
+                        f"devices 0 to {len(left) - 1}"
+                    )
+                left[device] -= part
+                milli += part
+            others[member.node][0] -= member.cpu
+            others[member.node][1] -= member.memory
+            dimension = self.tree.dimension(self.nodes[member.node].model)
+            self.accounts.add(team, dimension, milli, is_preemptible=running.is_preemptible)
+        self.works[name] = Work(running, self)
 
     def _close_cordoned(self) -> None:
         for node in self.nodes.values():
@@ -152,34 +191,36 @@ class Engine:
                 pool.take(at, Demand(sum(milli for _, milli in parts)), parts)
 
 
-def _check_parts(name: str, node: ClusterNode, parts: Parts) -> None:
-    for device, milli in parts:
-        if not 0 <= device < node.devices or milli <= 0:
-            raise PlanningError(
-                f"{name!r} holds {milli} thousandths of device {device} of {node.name!r}, which has the devices 0 to "
-                f"{node.devices - 1}"
-            )
-
-
-def _pools(nodes: Iterable[ClusterNode], requests: Sequence[Request], rules: Rules) -> dict[str, NodeStates]:
-    by_model: dict[str, list[ClusterNode]] = {}
-    for node in nodes:
-        by_model.setdefault(node.model, []).append(node)
-    return {model: _pool(members, requests, rules) for model, members in sorted(by_model.items())}
-
-
-def _pool(nodes: Sequence[ClusterNode], requests: Sequence[Request], rules: Rules) -> NodeStates:
-    made = [Node(node.name, node.devices, node.cpu, node.memory, node.model) for node in nodes]
-    largest = Largest.of(made)
+def _pools(
+    nodes: Iterable[ClusterNode],
+    free: Mapping[str, Sequence[int]],
+    others: Mapping[str, Sequence[int]],
+    requests: Sequence[Request],
+    rules: Rules,
+) -> dict[str, NodeStates]:
+    by_model: dict[str, list[Node]] = {}
     links = {node.name: node.links for node in nodes}
-    rule: NodeRule
+    for node in nodes:
+        made = Node(node.name, node.devices, node.cpu, node.memory, node.model)
+        by_model.setdefault(node.model, []).append(made)
+    found: dict[str, NodeStates] = {}
+    for model, members in sorted(by_model.items()):
+        rule = _rule(members, requests, rules)
+        for one in members:
+            one.free = tuple(free[one.name])
+            one.free_milli = sum(one.free)
+            one.free_cpu, one.free_memory = others[one.name]
+        found[model] = NodeStates(members, links.__getitem__, rule)
+    return found
+
+
+def _rule(nodes: Sequence[Node], requests: Sequence[Request], rules: Rules) -> NodeRule:
+    largest = Largest.of(nodes)
     if rules.node_order is NodeOrder.SPREAD:
-        rule = Spread(largest)
-    elif rules.node_order is NodeOrder.FRAGMENTATION:
-        rule = FragmentationGradient(Fragmentation(demands(requests)), largest)
-    else:
-        rule = BestFit(largest)
-    return NodeStates(made, links.__getitem__, rule)
+        return Spread(largest)
+    if rules.node_order is NodeOrder.FRAGMENTATION:
+        return FragmentationGradient(Fragmentation(demands(requests)), largest)
+    return BestFit(largest)
 
 
 def demands(requests: Iterable[Request]) -> Iterator[Demand]:
@@ -192,11 +233,3 @@ def demands(requests: Iterable[Request]) -> Iterator[Demand]:
 def demands_of(request: Request, members: Iterable[int]) -> list[tuple[int, Demand]]:
     """Return the demand of each of these members. A member runs on one node."""
     return [(index, Demand(request.sizes[index], request.cpu, request.memory)) for index in members]
-
-
-def by_team(works: Mapping[str, Work]) -> dict[str, list[Work]]:
-    """Return the running work of each team."""
-    found: dict[str, list[Work]] = {}
-    for work in works.values():
-        found.setdefault(work.running.team, []).append(work)
-    return found

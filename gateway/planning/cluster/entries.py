@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from .decisions import WaitReason
-from .engine import Place, Work
+from .engine import Work
 from .rules import Order, PlanningError, Rules
 from .snapshot import Locality, Request
 from .team_queues import Key
@@ -17,55 +16,65 @@ from .team_tree import TeamTree
 Shape = tuple[object, ...]
 
 
-@dataclass(eq=False)
 class Entry:
-    """A request in a plan."""
+    """A request in a plan. The step, its size, its key and its shape are those of the next members to place."""
 
-    request: Request
-    # Members of running work of the same name.
-    running: int
-    # Members that run or will, below which it is of no use.
-    least: int
-    locality: Locality
-    order: Key
-    placed: int = 0
-    places: dict[int, Place] = field(default_factory=dict)
-    reason: WaitReason | None = None
+    __slots__ = (
+        "_order",
+        "key",
+        "least",
+        "locality",
+        "milli",
+        "placed",
+        "reason",
+        "request",
+        "running",
+        "shape",
+        "step",
+    )
 
-    @property
-    def step(self) -> range:
-        """The members to place next: all that it needs to be of use, and then one by one."""
-        needed = max(1, self.least - self.running - self.placed)
-        return range(self.placed, min(self.placed + needed, len(self.request.sizes)))
-
-    @property
-    def milli(self) -> int:
-        """Thousandths of a device that the next step wants."""
-        return sum(self.request.sizes[at] for at in self.step)
+    def __init__(self, request: Request, running: int, locality: Locality, order: Key) -> None:
+        self.request = request
+        # Members of running work of the same name.
+        self.running = running
+        # Members that run or will, below which it is of no use.
+        self.least = len(request.sizes) + running if request.min_members is None else request.min_members
+        self.locality = locality
+        self.placed = 0
+        self.reason: WaitReason | None = None
+        self._order = order
+        self._begin_step()
 
     @property
     def is_complete(self) -> bool:
         """Whether all members are placed."""
         return self.placed >= len(self.request.sizes)
 
-    @property
-    def key(self) -> Key:
-        """The key in its team: priority, then members beyond the least number, then the order of the rules."""
-        surplus = max(0, self.placed + self.running - self.least + 1)
-        return (-self.request.priority, surplus, *self.order)
+    def advance(self, members: int) -> None:
+        """Note that so many members, those of the step, were placed."""
+        self.placed += members
+        if not self.is_complete:
+            self._begin_step()
 
-    def advance(self, places: Mapping[int, Place]) -> None:
-        """Note that the next step was placed."""
-        self.placed += len(places)
-        self.places.update(places)
-
-    def next_shape(self, *, with_estimate: bool = False) -> Shape:
-        """Return the shape of the next step."""
-        one = self.request
-        step = self.step
-        sizes = one.sizes if len(step) == len(one.sizes) else one.sizes[step.start : step.stop]
-        estimate = one.estimate if with_estimate else None
-        return (one.team, sizes, one.is_preemptible, one.models, one.cpu, one.memory, self.locality, estimate)
+    def _begin_step(self) -> None:
+        """Take all members that it needs to be of use; after that, one by one."""
+        request, placed = self.request, self.placed
+        count = len(request.sizes)
+        end = min(count, placed + max(1, self.least - self.running - placed))
+        sizes = request.sizes if end - placed == count else request.sizes[placed:end]
+        self.step = range(placed, end)
+        self.milli = sum(sizes)
+        surplus = max(0, placed + self.running - self.least + 1)
+        self.key: Key = (-request.priority, surplus, *self._order)
+        self.shape: Shape = (
+            request.team,
+            sizes,
+            request.is_preemptible,
+            request.models,
+            request.cpu,
+            request.memory,
+            int(self.locality),
+        )
 
 
 def entries_of(
@@ -74,6 +83,7 @@ def entries_of(
     """Return an entry for each request. Raises PlanningError if one cannot be planned."""
     names = set[str]()
     found: list[Entry] = []
+    is_fifo = rules.order is Order.FIFO
     for request in pending:
         if request.name in names:
             raise PlanningError(f"Two requests are named {request.name!r}. Give each a name of its own")
@@ -86,15 +96,15 @@ def entries_of(
             )
         work = works.get(request.name)
         running = len(work.running.members) if work else 0
-        least = request.min_members if request.min_members is not None else len(request.sizes) + running
-        order = (*_value(request, rules), request.submitted, request.name)
-        found.append(Entry(request, running, least, _relaxed(request, rules, now), order))
+        order = (
+            (request.submitted, request.name) if is_fifo else (*_value(request, rules), request.submitted, request.name)
+        )
+        locality = _relaxed(request, rules, now) if request.locality else Locality.ANY
+        found.append(Entry(request, running, locality, order))
     return found
 
 
 def _value(request: Request, rules: Rules) -> Sequence[float]:
-    if rules.order is Order.FIFO:
-        return ()
     if rules.order is Order.LAS:
         return (request.attained,)
     if rules.order is Order.GITTINS and rules.gittins is not None:
@@ -107,7 +117,7 @@ def _value(request: Request, rules: Rules) -> Sequence[float]:
 def _relaxed(request: Request, rules: Rules, now: float) -> Locality:
     """Return the locality after its waiting time; a clock that went back counts as no waiting."""
     waited = max(0.0, now - request.submitted)
-    if not request.locality or not rules.relax_after:
+    if not rules.relax_after:
         return Locality.ANY
     steps = int(min(waited / rules.relax_after, float(Locality.LINK)))
     return Locality(max(0, request.locality - steps))

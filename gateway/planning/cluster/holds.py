@@ -52,16 +52,16 @@ class Holds:
         self._has_ends = any(work.running.end is not None for work in engine.works.values())
 
     @property
-    def are_any(self) -> bool:
-        """Whether anything is held."""
-        return bool(self._holds)
+    def are_timed(self) -> bool:
+        """Whether something is held from a known time on, so that short work may use it until then."""
+        return self._has_ends and bool(self._holds)
 
     def place_beside(self, entry: Entry) -> Placed | WaitReason:
         """Place a step where nothing is held, or where it ends before the hold begins."""
         found = place_step(self._engine, entry)
         estimate = entry.request.estimate
         if isinstance(found, WaitReason) and self._holds and found.kind in _WORTH_HOLDING:
-            free = [hold for hold in self._holds if estimate is not None and self._now + estimate <= hold.at]
+            free = [] if estimate is None else [one for one in self._holds if self._now + estimate <= one.at < math.inf]
             for hold in free:
                 self._open(hold)
             if free:
@@ -168,7 +168,8 @@ class Holds:
         self, model: str, pool: NodeStates, demand: Demand, used: set[Device]
     ) -> tuple[float, int, Parts] | None:
         best: tuple[tuple[float, int, int], Parts] | None = None
-        for at, node in enumerate(pool.nodes):
+        for at in range(len(pool.nodes)) if self._has_ends else pool.one_of_each_state(self._used_nodes(model, used)):
+            node = pool.nodes[at]
             if node.milli < demand.milli or self._engine.nodes[node.name].is_cordoned:
                 continue
             devices = [
@@ -187,11 +188,16 @@ class Holds:
                 best = (key, tuple((device, milli) for (_, _, device), milli in zip(chosen, parts, strict=True)))
         return None if best is None else (best[0][0], best[0][2], best[1])
 
+    def _used_nodes(self, model: str, used: set[Device]) -> set[int]:
+        return {device[1] for device in (*self._held, *used) if device[0] == model}
+
     def _frees(self, key: Device, milli: int) -> float:
         """Return when so much of a device is free, as far as the ends of its work are known."""
         free = self._engine.pools[key[0]].nodes[key[1]].free[key[2]]
         if free >= milli:
             return self._now
+        if not self._has_ends:
+            return math.inf
         for end, part in sorted(self._known_ends().get(key, [])):
             free += part
             if free >= milli:

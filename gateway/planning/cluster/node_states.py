@@ -54,6 +54,14 @@ class NodeStates:
             for node, (cpu, memory) in zip(self.nodes, self._whole, strict=True)
         )
 
+    def one_of_each_state(self, without: Collection[int]) -> list[int]:
+        """Return the first node in each state, of the nodes that are left."""
+        found: dict[State, int] = {}
+        for at, state in enumerate(self._state):
+            if state not in found and at not in without:
+                found[state] = at
+        return list(found.values())
+
     def nodes_with(self, milli: int) -> Iterator[Sequence[int]]:
         """Yield single nodes with so much free, the fullest first, one for each state."""
         firsts = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from jupyter_aliquot.gateway.planning.node import Demand
@@ -67,23 +67,19 @@ def _groups(engine: Engine, locality: Locality, pool: NodeStates, milli: int, co
     yield from pool.nodes_with(milli)
     if locality >= Locality.NODE:
         return
-    domains = _domains(engine, pool)
-    if len(domains) > 1:
-        yield from (nodes for nodes in domains if sum(pool.nodes[at].free_milli for at in nodes) >= milli)
-    if locality is Locality.ANY or len(domains) == 1:
+    if engine.domains > 1:
+        yield from (nodes for free, nodes in _domains(engine, pool) if free >= milli)
+    if locality is Locality.ANY or engine.domains <= 1:
         yield None
 
 
-def _domains(engine: Engine, pool: NodeStates) -> list[Sequence[int]]:
-    """Return the nodes of each network domain, the fullest domain first."""
+def _domains(engine: Engine, pool: NodeStates) -> list[tuple[int, Sequence[int]]]:
+    """Return the free milli and the nodes of each network domain, the fullest domain first."""
     found: dict[str, list[int]] = {}
     for at, node in enumerate(pool.nodes):
         found.setdefault(engine.nodes[node.name].domain, []).append(at)
-
-    def free(nodes: Collection[int]) -> int:
-        return sum(pool.nodes[at].free_milli for at in nodes)
-
-    return [nodes for _, nodes in sorted(found.items(), key=lambda item: (free(item[1]), item[0]))]
+    free = {domain: sum(pool.nodes[at].free_milli for at in nodes) for domain, nodes in found.items()}
+    return [(free[domain], nodes) for domain, nodes in sorted(found.items(), key=lambda item: (free[item[0]], item[0]))]
 
 
 def _all(

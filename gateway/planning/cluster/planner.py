@@ -60,7 +60,7 @@ class _Planner:
         failed: dict[Shape, WaitReason] = {}
 
         def is_settled(entry: Entry) -> bool:
-            reason = failed.get(self._shape(entry)) if failed else None
+            reason = failed.get(self._shape(entry))
             if reason is None:
                 return False
             entry.reason = reason
@@ -116,7 +116,8 @@ class _Planner:
         return search(self._engine, self._shares, entry, self._rules, self._now)
 
     def _shape(self, entry: Entry) -> Shape:
-        return entry.next_shape(with_estimate=self._holds.are_any)
+        """Return the shape; with the estimate while one may end before a hold begins."""
+        return (*entry.shape, entry.request.estimate) if self._holds.are_timed else entry.shape
 
     def _serve(self, is_settled: Callable[[Entry], bool], attempt: Callable[[Entry], bool]) -> None:
         """Attempt the next step of each request in order; of one that succeeds, the step after it."""

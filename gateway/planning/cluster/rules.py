@@ -78,9 +78,9 @@ class Rules:
     relax_after: float = 120.0
     usage_factor: float = 0.0
     victim_margin: float = 1.0
-    most_victims: int = 64
+    most_victims: int = 32
     may_move_victims: bool = True
-    most_searches: int = 64
+    most_searches: int = 16
     gittins: GittinsIndex | None = None
 
     def __post_init__(self) -> None:

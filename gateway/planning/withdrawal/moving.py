@@ -78,6 +78,7 @@ def _try(engine: Engine, entry: Entry, candidates: Sequence[Unit]) -> Taken | No
         freed.append(unit)
         mark = engine.mark()
         if isinstance(place(engine, entry), Placed):
+            engine.undo(mark)
             found = needed(engine, entry, freed, start)
             moved = None if found is None else _replace(engine, found[1])
             if found is not None and moved:
@@ -85,8 +86,6 @@ def _try(engine: Engine, entry: Entry, candidates: Sequence[Unit]) -> Taken | No
             engine.undo(start)
             for one in freed:
                 free(engine, one)
-        else:
-            engine.undo(mark)
     engine.undo(start)
     return None
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
 
-from jupyter_aliquot.gateway.planning.cluster.engine import Engine, Work, by_team
+from jupyter_aliquot.gateway.planning.cluster.engine import Engine
 from jupyter_aliquot.gateway.planning.cluster.entries import Entry
 from jupyter_aliquot.gateway.planning.cluster.placing import Placed, place
 from jupyter_aliquot.gateway.planning.cluster.rules import Rules
@@ -19,17 +20,16 @@ def preempt_for(engine: Engine, shares: Shares, entry: Entry, rules: Rules, now:
     runtime = engine.tree.preempt_min_runtime(request.team)
     found = [
         work
-        for work in engine.works.values()
-        if work.running.team == request.team
-        and work.running.name != request.name
-        and work.running.priority < request.priority
-        and can_take(work, rules)
+        for work in engine.works_by_team.get(request.team, [])
+        if work.running.name != request.name and work.running.priority < request.priority and can_take(work, rules)
     ]
     mark, freed = engine.mark(), list[Unit]()
     for unit in units(found, lambda work: now - work.running.started < runtime)[: rules.most_victims]:
         free(engine, unit)
         freed.append(unit)
+        before = engine.mark()
         if isinstance(place(engine, entry), Placed):
+            engine.undo(before)
             return settle(engine, entry, freed, mark, may_move=rules.may_move_victims)
     engine.undo(mark)
     return None
@@ -60,7 +60,9 @@ class _Reclaim:
         for unit in self._victims():
             free(self._engine, unit)
             freed.append(unit)
+            before = self._engine.mark()
             if isinstance(place(self._engine, self._entry), Placed):
+                self._engine.undo(before)
                 taken = settle(self._engine, self._entry, freed, mark, may_move=self._rules.may_move_victims)
                 if taken is not None and self._is_fair(taken):
                     return taken
@@ -77,31 +79,41 @@ class _Reclaim:
         return not is_preemptible or held + self._milli <= self._shares.of(self._team, self._dimension)
 
     def _victims(self) -> Iterator[Unit]:
-        """Yield units of other teams while they are over-served; shares change as the caller frees them."""
-        queues = {team: self._queue(works) for team, works in by_team(self._engine.works).items() if team != self._team}
-        while queues:
-            team = max(queues, key=self._order_of)
-            victim, own = self._branches(team)
-            unit = next(queues[team], None) if self._is_over(victim, own) else None
-            if unit is None:
-                del queues[team]
-            else:
-                yield unit
+        """Yield units of other teams while they are over-served; shares change as the caller frees them.
 
-    def _queue(self, works: Sequence[Work]) -> Iterator[Unit]:
-        tree = self._engine.tree
+        Freeing lowers keys alone, so that the first key that is still true when it comes up is the largest.
+        """
+        heap: list[tuple[_Last, str]] = []
+        for team in self._engine.works_by_team:
+            if team != self._team and self._is_over(*self._branches(team)):
+                heap.append((_Last(self._order_of(team)), team))
+        heapify(heap)
+        queues: dict[str, Iterator[Unit]] = {}
+        while heap:
+            key, team = heappop(heap)
+            now = _Last(self._order_of(team))
+            if key < now:
+                heappush(heap, (now, team))
+                continue
+            if team not in queues:
+                queues[team] = self._queue(team)
+            unit = next(queues[team], None) if self._is_over(*self._branches(team)) else None
+            if unit is not None:
+                yield unit
+                heappush(heap, (now, team))
+
+    def _queue(self, team: str) -> Iterator[Unit]:
+        """Yield the units of one team in their order."""
+        tree, entry = self._engine.tree, self._entry
+        runtime = tree.min_runtime(team, self._team)
         found = [
             work
-            for work in works
+            for work in self._engine.works_by_team[team]
             if can_take(work, self._rules)
-            and work.running.name != self._entry.request.name
+            and work.running.name != entry.request.name
             and any(tree.dimension(place.model) == self._dimension for place in work.places.values())
         ]
-
-        def is_protected(work: Work) -> bool:
-            return self._now - work.running.started < tree.min_runtime(work.running.team, self._team)
-
-        return iter(units(found, is_protected))
+        return iter(units(found, lambda work: self._now - work.running.started < runtime))
 
     def _order_of(self, team: str) -> tuple[object, ...]:
         path = self._engine.tree.paths[team]
@@ -135,3 +147,13 @@ class _Reclaim:
             if ratio > 1 and ratio * self._rules.victim_margin >= self._shares.ratio(victim, self._dimension):
                 return False
         return True
+
+
+class _Last:
+    """A key that sorts the other way round."""
+
+    def __init__(self, key: tuple[object, ...]) -> None:
+        self._key = key
+
+    def __lt__(self, other: _Last) -> bool:
+        return bool(other._key < self._key)

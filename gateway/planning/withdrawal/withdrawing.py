@@ -23,8 +23,7 @@ class Unit(NamedTuple):
 def can_take(work: Work, rules: Rules) -> bool:
     """Return whether running work may be withdrawn at all."""
     running = work.running
-    is_ending = any(member.is_ending for member in running.members)
-    return running.is_preemptible and (running.can_swap or rules.may_end) and not is_ending and bool(work.places)
+    return running.is_preemptible and (running.can_swap or rules.may_end) and not work.is_ending and bool(work.places)
 
 
 def victim_order(work: Work) -> tuple[float, float, str]:
@@ -96,17 +95,28 @@ class Taken(NamedTuple):
 def needed(engine: Engine, entry: Entry, freed: Sequence[Unit], mark: int) -> tuple[Placed, list[Unit]] | None:
     """Return the request's places and the units without which it does not fit; all others keep theirs.
 
-    The engine goes back to the mark and frees what is needed. Units that leave last are kept first.
+    All are free when it is called. The engine goes back to the mark, and frees what is needed. Units
+    that leave last are kept first.
     """
-    kept = list(freed)
+    first = place(engine, entry)
+    if not isinstance(first, Placed):
+        return None
+    nodes = {(one.model, one.at) for one in first.places.values()}
+    kept = [unit for unit in freed if any((one.model, one.at) in nodes for one in _places(unit))]
     placed = _place_with(engine, entry, kept, mark)
-    for unit in reversed(freed[:-1]):
+    if placed is None:
+        kept = list(freed)
+    for unit in reversed(kept[:]):
         fewer = [one for one in kept if one is not unit]
         found = _place_with(engine, entry, fewer, mark)
         if found is not None:
             kept, placed = fewer, found
     placed = _place_with(engine, entry, kept, mark)
     return None if placed is None else (placed, kept)
+
+
+def _places(unit: Unit) -> list[Place]:
+    return [unit.work.places[member] for member in unit.members]
 
 
 def _place_with(engine: Engine, entry: Entry, freed: Sequence[Unit], mark: int) -> Placed | None:
