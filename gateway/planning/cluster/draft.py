@@ -23,10 +23,14 @@ class Draft:
         self._moves: list[Move] = []
         self._reserved: dict[str, int] = {}
 
-    def start(self, entry: Entry, placed: Placed) -> None:
-        """Note that a step of an entry was placed. All of it waits if work has to leave for a part of it."""
+    def start(self, entry: Entry, placed: Placed, after: tuple[str, ...] = ()) -> None:
+        """Note that a step of an entry was placed. All of it waits if work has to leave for a part of it.
+
+        The work *after* has to leave for its quota, if not for its devices.
+        """
         places = placed.places.items()
-        after = tuple(dict.fromkeys(name for _, place in places for name in self._engine.waits_for(place)))
+        leavers = (name for _, place in places for name in self._engine.waits_for(place))
+        after = tuple(dict.fromkeys((*after, *leavers)))
         name = entry.request.name
         for index, place in places:
             node = self._engine.node_name(place)

@@ -65,14 +65,24 @@ def place_elsewhere(engine: Engine, unit: Unit) -> dict[int, Place] | None:
     found: dict[int, Place] = {}
     for member in unit.members:
         old = unit.work.places[member]
-        best = engine.pools[old.model].best(old.demand)
-        if best is None or not running.can_move:
+        best = engine.pools[old.model].best(old.demand) if _may_have(engine, unit.work, old) else None
+        if best is None:
             engine.undo(mark)
             return None
         new = Place(old.model, best[0], old.demand, best[1])
         engine.take(running.team, new, is_preemptible=running.is_preemptible)
         found[member] = new
     return found
+
+
+def _may_have(engine: Engine, work: Work, place: Place) -> bool:
+    """Return whether work may move at all, and its team's quota, which a request may have got, still allows it."""
+    running, pool = work.running, engine.pools[place.model]
+    dimension, milli = engine.tree.dimension(place.model), place.demand.milli
+    return running.can_move and (
+        engine.accounts.refusal(running.team, dimension, milli, pool.free_milli, is_preemptible=running.is_preemptible)
+        is None
+    )
 
 
 class Taken(NamedTuple):
@@ -89,7 +99,8 @@ class Taken(NamedTuple):
         for unit, places in self.moved:
             for member, new in places.items():
                 draft.move(unit.work, member, new, entry)
-        draft.start(entry, self.placed)
+        left = [unit.work.running.name for unit in (*self.withdrawn, *(unit for unit, _ in self.moved))]
+        draft.start(entry, self.placed, tuple(dict.fromkeys(left)))
 
 
 def needed(engine: Engine, entry: Entry, freed: Sequence[Unit], mark: int) -> tuple[Placed, list[Unit]] | None:
