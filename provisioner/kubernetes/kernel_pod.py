@@ -1,0 +1,131 @@
+"""The pod of one kernel: the kernel's container, and the relay as a native sidecar. Pure.
+
+The pod requests no GPU of the cluster. The node's device plugin gives it the hook and the device
+files of the GPUs that Aliquot holds there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jupyter_aliquot.provisioner.errors import RequestError
+
+from .objects import Manifest, container_security, metadata, object_name, on_node, pod_security
+from .record import KernelRecord, kernel_annotations, kernel_labels
+from .settings import Cluster, PodPlan, Volume
+
+KERNEL_CONTAINER, RELAY_CONTAINER = "kernel", "relay"
+CONNECTION_PATH, KEYS_PATH = "/run/aliquot/connection", "/run/aliquot/keys"
+_CONNECTION, _KEYS, _TMP = "aliquot-connection", "aliquot-keys", "aliquot-tmp"
+_TAKEN = (_CONNECTION, _KEYS, _TMP)
+_RELAY_RESOURCES = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
+_PROBE = {"periodSeconds": 1, "failureThreshold": 60}
+# CUDA's base images set it to "all", and NVIDIA's legacy runtime would obey.
+_NO_DEVICES = {"NVIDIA_VISIBLE_DEVICES": "void"}
+
+
+def kernel_pod_name(kernel_id: str) -> str:
+    """Return the name of the kernel's pod and of its Secret."""
+    return object_name("aliquot-kernel", kernel_id)
+
+
+def kernel_pod(cluster: Cluster, record: KernelRecord, plan: PodPlan) -> Manifest:
+    """Return the pod of one kernel. Raises RequestError for a volume with a name of ours."""
+    name = kernel_pod_name(record.kernel_id)
+    spec: Manifest = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": plan.grace_seconds,
+        "securityContext": pod_security(plan.uid, plan.gid),
+        "affinity": on_node(plan.node),
+        "initContainers": [_relay(cluster)],
+        "containers": [_kernel(cluster, plan)],
+        "volumes": _volumes(name, plan),
+    }
+    if cluster.tolerations:
+        spec["tolerations"] = [dict(one) for one in cluster.tolerations]
+    if cluster.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": one} for one in cluster.image_pull_secrets]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata(cluster, name, kernel_labels(record), kernel_annotations(record)),
+        "spec": spec,
+    }
+
+
+def _relay(cluster: Cluster) -> Manifest:
+    """Return the sidecar: it starts before the kernel, and ends after it (``restartPolicy: Always``)."""
+    return {
+        "name": RELAY_CONTAINER,
+        "image": cluster.relay_image,
+        "restartPolicy": "Always",
+        "ports": [{"name": "relay", "containerPort": cluster.relay_port, "protocol": "TCP"}],
+        "startupProbe": {"tcpSocket": {"port": "relay"}, **_PROBE},
+        "resources": {name: dict(amounts) for name, amounts in _RELAY_RESOURCES.items()},
+        "securityContext": container_security(),
+        "volumeMounts": [
+            {"name": _CONNECTION, "mountPath": CONNECTION_PATH},
+            {"name": _KEYS, "mountPath": KEYS_PATH, "readOnly": True},
+        ],
+    }
+
+
+def _kernel(cluster: Cluster, plan: PodPlan) -> Manifest:
+    env = {**dict(plan.env), **_NO_DEVICES}
+    container: Manifest = {
+        "name": KERNEL_CONTAINER,
+        "image": plan.image,
+        "imagePullPolicy": plan.pull_policy,
+        "command": list(plan.argv),
+        "env": [{"name": name, "value": value} for name, value in sorted(env.items())],
+        "resources": _resources(cluster, plan),
+        # CPU and memory follow a resize of the kernel, which goes on running.
+        "resizePolicy": [{"resourceName": one, "restartPolicy": "NotRequired"} for one in ("cpu", "memory")],
+        "securityContext": container_security(),
+        "volumeMounts": [
+            {"name": _CONNECTION, "mountPath": CONNECTION_PATH},
+            {"name": _TMP, "mountPath": "/tmp"},
+            *(_mount(volume) for volume in plan.volumes),
+        ],
+    }
+    if plan.cwd:
+        container["workingDir"] = plan.cwd
+    return container
+
+
+def _resources(cluster: Cluster, plan: PodPlan) -> Manifest:
+    """Return requests equal to the limits: nothing else of the node is promised to the kernel."""
+    amounts: dict[str, str] = {cluster.kernel_resource: "1"}
+    if plan.cpus is not None:
+        amounts["cpu"] = f"{round(plan.cpus * 1000)}m"
+    if plan.memory is not None:
+        amounts["memory"] = str(int(plan.memory))
+    return {"requests": dict(amounts), "limits": dict(amounts)}
+
+
+def _volumes(name: str, plan: PodPlan) -> list[Manifest]:
+    known: dict[str, Any] = {}
+    for volume in plan.volumes:
+        if volume.name in _TAKEN:
+            raise RequestError(
+                f"The volume {volume.name!r} has the name of one of Aliquot's own. Give it another name in KubeSpawner"
+            )
+        # One volume may be mounted at several paths.
+        known[volume.name] = {"name": volume.name, **volume.source}
+    return [
+        {"name": _CONNECTION, "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
+        {"name": _KEYS, "secret": {"secretName": name, "defaultMode": 0o440}},
+        {"name": _TMP, "emptyDir": {}},
+        *known.values(),
+    ]
+
+
+def _mount(volume: Volume) -> Manifest:
+    mount: Manifest = {"name": volume.name, "mountPath": volume.mount_path}
+    if volume.read_only:
+        mount["readOnly"] = True
+    if volume.sub_path:
+        mount["subPath"] = volume.sub_path
+    return mount

@@ -1,0 +1,121 @@
+"""Values that the builders take: of the cluster, of one kernel's pod, and of holders. Frozen, and checked here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jupyter_aliquot.provisioner.errors import RequestError
+from jupyter_aliquot.provisioner.resources import Bytes
+
+_NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_ROOT = 0
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The object with which the others go: the cluster removes them once it is gone.
+
+    The API server collects an object at once whose owner has another uid or namespace.
+    """
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+    def reference(self) -> dict[str, Any]:
+        return {"apiVersion": self.api_version, "kind": self.kind, "name": self.name, "uid": self.uid}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The values that are the same for all pods of one gateway.
+
+    Attributes:
+        namespace: Where kernels and holders are.
+        gateway: The gateway's identity, as the records name it.
+        relay_image: The image of the relay's sidecar.
+        owner: None: nothing removes the objects with the gateway.
+        kernel_resource: What the node's device plugin offers for kernel pods.
+        gpu_resource: What holders request.
+        gateway_labels: The labels of the gateway's own pods, which alone may reach kernels.
+    """
+
+    namespace: str
+    gateway: str
+    relay_image: str
+    owner: Owner | None = None
+    kernel_resource: str = "aliquot.dev/kernel"
+    gpu_resource: str = "nvidia.com/gpu"
+    gateway_labels: Mapping[str, str] = field(default_factory=lambda: {"app.kubernetes.io/name": "aliquot-gateway"})
+    relay_port: int = 8787
+    image_pull_secrets: tuple[str, ...] = ()
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not _NAMESPACE.fullmatch(self.namespace):
+            raise RequestError(f"The namespace {self.namespace!r} is not valid. Use letters a to z, digits and '-'")
+        if not self.gateway_labels:
+            # An empty selector selects all pods.
+            raise RequestError("The labels of the gateway's pods are empty, so every pod could reach kernels. Set some")
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A volume and its mount, as KubeSpawner gives them to a user's server."""
+
+    name: str
+    source: Mapping[str, Any]
+    mount_path: str
+    read_only: bool = False
+    sub_path: str = ""
+
+
+@dataclass(frozen=True)
+class PodPlan:
+    """The gateway's decisions about one kernel's pod.
+
+    ``node`` is the name of the node that the grant chose. ``uid`` and ``gid`` are those of the user's
+    server. ``cpus`` and ``memory`` are limits; None: none.
+    """
+
+    image: str
+    argv: tuple[str, ...]
+    node: str
+    uid: int = 1000
+    gid: int = 100
+    env: tuple[tuple[str, str], ...] = ()
+    cwd: str = ""
+    cpus: float | None = None
+    memory: Bytes | None = None
+    volumes: tuple[Volume, ...] = ()
+    grace_seconds: int = 30
+    pull_policy: str = "IfNotPresent"
+
+    def __post_init__(self) -> None:
+        if not self.argv:
+            raise RequestError("The kernel's command is empty. Set argv in its kernelspec")
+        if not self.node:
+            raise RequestError("The kernel's pod has no node, but its GPU is on one. Place it first")
+        if self.uid == _ROOT:
+            raise RequestError(
+                "Requested a kernel as root (uid 0), but kernel pods run as users alone. Set the uid of the "
+                "server's pod"
+            )
+
+
+@dataclass(frozen=True)
+class RelayKeys:
+    """The secrets between the gateway and one kernel's relay: the token, and the certificate of its port."""
+
+    token: str
+    certificate: bytes
+    private_key: bytes
+    connection_key: str
+
+    def __repr__(self) -> str:
+        """Name no secret: values get into logs."""
+        return "RelayKeys(…)"
