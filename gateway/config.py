@@ -384,7 +384,7 @@ def configuration_page(*classes: type[HasTraits]) -> str:
         "or on the command line: `--Aliquot.driver=softgpu`. A wrong value ends the server at its start, and says why.",
         "",
         "See also: [sizes](sizes.md), [images](images.md), [REST](rest-api.md), "
-        "[two users on one server](../how-to/two-users.md).",
+        "[share one server between several users](../how-to/two-users.md).",
     ]
     for cls in classes:
         lines += ["", f"## c.{cls.__name__}", "", "| setting | default | what it does |", "|---|---|---|"]

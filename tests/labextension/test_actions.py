@@ -54,7 +54,7 @@ def test_a_resize_is_looked_at_and_asked_for(a_panel: ScriptedPanel, actions: Lo
     assert actions.get_by_role("slider", name="GPU share").get_attribute("aria-valuetext") == "0.5 GPU"
     slider = actions.get_by_role("slider", name="GPU share")
     slider.press("ArrowRight")
-    actions.get_by_role("checkbox", name="A memory limit of its own").check()
+    actions.get_by_role("checkbox", name="Set memory limit separately").check()
     actions.get_by_role("spinbutton", name="Memory limit").fill("6")
     actions.get_by_role("radio", name="low").check()
     actions.get_by_role("button", name="Resize").click()

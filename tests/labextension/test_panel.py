@@ -196,7 +196,7 @@ def test_lost_device_and_failed_interception_are_said(a_panel: ScriptedPanel) ->
     broken = a_panel.script.a_kernel(interception="failed: libcuda.so.1 was loaded first", failed_allocations=2)
     a_panel.script.body["kernels"] = [broken]
     _devices(a_panel).get_by_text("lost", exact=True).wait_for()
-    want = "The memory limit does not hold in this kernel: libcuda.so.1 was loaded first"
+    want = "The memory limit is not enforced in this kernel: libcuda.so.1 was loaded first"
     a_panel.shown.get_by_role("alert").get_by_text(want).wait_for()
     a_panel.shown.get_by_text("2 allocations refused").wait_for()
 

@@ -154,7 +154,7 @@ def test_a_number_that_cannot_be_had_is_marked_with_its_reason_and_select_follow
     dialog.get_by_role("slider", name="GPU share").press("ArrowRight")
     _enabled(a_real_lab, select)
     dialog.get_by_role("alert").wait_for(state="detached")
-    dialog.get_by_role("checkbox", name="A memory limit of its own").check()
+    dialog.get_by_role("checkbox", name="Set memory limit separately").check()
     dialog.get_by_role("spinbutton", name="GPU memory").fill("100")
     dialog.get_by_role("alert").get_by_text("100 GiB is too large. Enter 1 to 16.", exact=True).wait_for()
     assert select.is_disabled()

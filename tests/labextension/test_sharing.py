@@ -140,7 +140,7 @@ def test_kernels_of_others_have_a_list_of_their_own_with_what_access_allows(a_pa
     toasts.filter(has_text="grace shares seen.ipynb with you, read-only.").wait_for()
     told = toasts.filter(has_text="grace shares used.ipynb with you: you can run cells in it.")
     told.get_by_role("button", name="Open a notebook on it").wait_for()
-    offered = {"seen": ["New Notebook on This Kernel", "Follow in a Console"]}
+    offered = {"seen": ["New Notebook on This Kernel", "Watch in Console"]}
     offered["used"] = [*offered["seen"], "Restart…"]
     for name, want in offered.items():
         folded = section.get_by_role("button", name=f"Actions and details of {name}.ipynb")

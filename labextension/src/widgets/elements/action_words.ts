@@ -12,7 +12,7 @@ export function actionLabel(action: Action, trans: TranslationBundle): string {
     case 'newNotebook':
       return trans.__('New Notebook on This Kernel');
     case 'follow':
-      return trans.__('Follow in a Console');
+      return trans.__('Watch in Console');
     case 'resize':
       return trans.__('Resize');
     case 'swapOut':

@@ -22,7 +22,7 @@ export function KernelNotices(props: IKernelNoticesProps): JSX.Element {
   return (
     <>
       {failure && (
-        <Notice kind="warning">{trans.__('The memory limit does not hold in this kernel: %1', failure)}</Notice>
+        <Notice kind="warning">{trans.__('The memory limit is not enforced in this kernel: %1', failure)}</Notice>
       )}
       <Escapes kernel={kernel} trans={trans} />
       <Ends {...props} />

@@ -85,7 +85,7 @@ export class Announcer {
       const message = trans.__('%1 will be ended at %2: %3', title, at, news.soon.message);
       this._warn(message, news.soon.can_postpone ? [keep] : [], [news]);
     } else if (news.kind === 'restarted') {
-      const message = trans.__('%1 was started again, without its variables: %2', title, news.termination.message);
+      const message = trans.__('%1 restarted; its variables were lost: %2', title, news.termination.message);
       Notification.warning(message, { autoClose: false });
     } else if (news.kind === 'served') {
       const message = trans.__('%1 has its GPU now.', title);
@@ -134,7 +134,7 @@ export class Announcer {
       case 'ended':
         return trans.__('%1 of your kernels ended.', count);
       case 'restarted':
-        return trans.__('%1 of your kernels were started again, without their variables.', count);
+        return trans.__('%1 of your kernels restarted; their variables were lost.', count);
       case 'soon':
         return trans.__('%1 of your kernels will be ended soon.', count);
       case 'short':

@@ -130,7 +130,7 @@ function SizeFields({ kernel, status, trans, chosen, choose }: ISizeFieldsProps)
           checked={chosen.memoryGib !== null}
           onChange={event => choose({ memoryGib: event.target.checked ? firstMemoryGib(kernel) : null })}
         />
-        {trans.__('A memory limit of its own')}
+        {trans.__('Set memory limit separately')}
       </label>
       {chosen.memoryGib !== null && (
         <SizeSlider

@@ -59,7 +59,7 @@ function Memory({ choice, trans }: ICustomSizeProps): JSX.Element {
           checked={custom.memoryGib !== null}
           onChange={event => choice.draft({ memoryGib: event.target.checked ? Math.min(first, most) : null })}
         />
-        {trans.__('A memory limit of its own')}
+        {trans.__('Set memory limit separately')}
         {part !== null && (
           <span className="aliquot-SizeForm-hint">{trans.__('(its share is %1)', gib(part))}</span>
         )}
