@@ -4,7 +4,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 # Where the environment forbids it to keep what it compiled, Python compiles all of us again in each process of a run.
 export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help demo lab hub docs test check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house check-releases soak test-torch bench-gateway bench-runtime bench-density bench-plan bench-compute bench-hook bench-swap bench-lab bench-load bench-door bench-owner bench-gpu test-gpu screenshot labextension clean
+.PHONY: help demo lab hub docs test check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house check-releases soak test-torch bench-gateway bench-runtime bench-density bench-plan bench-compute bench-hook bench-swap bench-lab bench-load bench-door bench-owner bench-gpu test-gpu screenshot labextension release-check clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -132,6 +132,9 @@ labextension: ## Rebuild the committed browser bundle (needs Node 20)
 	@$(PYTHON) tools/setup.py test
 	$(BIN)/jlpm install --immutable
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/jlpm build:prod
+
+release-check: ## Build a release into build/release and install it into empty environments; publishes nothing
+	@$(PYTHON) tools/release_check.py $(ARGS)
 
 clean: ## Remove the environment and all that was built
 	rm -rf .venv build node_modules .yarn labextension/lib

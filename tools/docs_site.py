@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-TOP_PAGES = ("SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md")
+TOP_PAGES = ("SECURITY.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md")
 INDEX = "docs/README.md"
 SETTINGS = """
 project = "Aliquot"
