@@ -8,13 +8,14 @@ says so. Only the last part depends on this machine's speed.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
-from plan import allocation, published, throughput
+from plan import allocation, kai_page, large, published, throughput
 from report import Row, publish, read_arguments
 
-SMOKE = {"jobs": 500, "seeds": 1, "arrived": 0.1, "traces": "trace3"}
+SMOKE = {"jobs": 500, "seeds": 1, "arrived": 0.1, "traces": "trace3", "nodes": 10, "requests": 100}
 FIRST_SEED = 42
 
 
@@ -33,17 +34,33 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
         rows += allocation.rows(arguments.data, seeds, arguments.arrived, told)
     else:
         print(f"plan: the trace {arguments.data / allocation.FOLDER} is not there; name its folder by --data")
+    judged = kai_page.verdicts(arguments.data)
+    if judged:
+        rows += kai_page.rows(judged)
+        if arguments.kai_page:
+            arguments.kai_page.write_text(kai_page.markdown(judged))
+    else:
+        print(f"plan: the cases {arguments.data / kai_page.FOLDER} are not there; name their folder by --data")
+    rows += large.rows(arguments.nodes, arguments.requests, told)
     rows += throughput.rows(arguments.jobs, told)
     return rows
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder of the trace data")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=Path(os.environ.get("ALIQUOT_TRACES", "../shared/data")),
+        help="folder of the trace data",
+    )
     parser.add_argument("--jobs", type=int, default=100_000, help="jobs of the timed simulation")
     parser.add_argument("--seeds", type=int, default=10, help="orders of arrival for allocation")
     parser.add_argument("--arrived", type=float, default=allocation.DEMAND, help="demand to arrive, times the capacity")
     parser.add_argument("--traces", default=",".join(published.TRACES), help="traces of completion times")
+    parser.add_argument("--nodes", type=int, default=1000, help="nodes of the timed plan")
+    parser.add_argument("--requests", type=int, default=10_000, help="requests of the timed plan")
+    parser.add_argument("--kai-page", type=Path, help="file for the table of KAI-Scheduler's cases")
     arguments = read_arguments(parser, SMOKE)
     return 0 if publish(arguments, "plan", "none: simulated time", measure(arguments)) else 1
 

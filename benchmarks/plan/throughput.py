@@ -17,7 +17,6 @@ from jupyter_aliquot.gateway.simulation.simulator import Simulation
 
 WANT_SECONDS = 60.0
 NODES, DEVICES = 64, 8
-PREEMPTIVE_PART = 10
 LOAD = 0.9  # of the cluster, on average
 SIZES = (250, 500, 1000, 1000, 2000, 4000, 8000)
 
@@ -43,17 +42,13 @@ def rows(count: int, told: Callable[[str], None]) -> Iterator[Row]:
     orders: dict[str, tuple[str, Callable[[], QueueOrder]]] = {
         "fifo, counted": ("none", FirstComeFirstServed),
         "backfill, counted": ("none", lambda: ConservativeBackfill(capacity)),
+        "las, counted": ("none", LeastAttainedService),
         "fifo, placed by fragmentation": ("fragmentation", FirstComeFirstServed),
     }
     for name, (placement, order) in orders.items():
         told(f"{count} jobs, {name}")
         pool = CountedGpus(capacity) if placement == "none" else PLACEMENTS[placement]((DEVICES,) * NODES, jobs)
         yield at_most(f"{count} jobs, {name}: processor time", _seconds(jobs, pool, order()), "s", WANT_SECONDS)
-    # A preemptive order looks at every running job at every event.
-    few = jobs[: count // PREEMPTIVE_PART]
-    told(f"{len(few)} jobs, las")
-    seconds = _seconds(few, CountedGpus(capacity), LeastAttainedService())
-    yield Row(f"{len(few)} jobs, las, counted: processor time", seconds, "s")
 
 
 def _seconds(jobs: Sequence[Job], pool: Pool, order: QueueOrder) -> float:

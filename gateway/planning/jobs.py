@@ -64,12 +64,16 @@ class Progress:
     # When it last started or stopped to run; its submission before that.
     changed_at: float = field(init=False)
     first_start: float | None = None
+    # Of the job; kept here since an order reads them at each event.
+    gpus: float = field(init=False)
+    milli: int = field(init=False)
 
     def __post_init__(self) -> None:
+        self.gpus, self.milli = self.job.gpus, self.job.milli
         self.left = self.job.seconds
         self.changed_at = self.job.submit
 
     @property
     def attained_service(self) -> float:
         """GPU-seconds used."""
-        return self.attained * self.job.gpus
+        return self.attained * self.gpus

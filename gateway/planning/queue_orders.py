@@ -160,6 +160,8 @@ class LeastAttainedService:
     def __init__(self, limits: Sequence[float] = LIMITS, *, promote_after: float | None = None) -> None:
         self._limits = tuple(limits)
         self._promote_after = promote_after
+        # Of each queue: a job's milli to the seconds in which it reaches the limit.
+        self._seconds: list[dict[int, int]] = [{} for _ in self._limits]
         levels = range(len(self._limits) + 1)
         # Each queue: the jobs that ran after the last pass, and all others after them.
         self._front: list[list[Progress]] = [[] for _ in levels]
@@ -174,8 +176,13 @@ class LeastAttainedService:
         self._remove(job)
 
     def advance(self, now: float) -> None:
-        running = [job for queue in self._front for job in queue]
-        for job in sorted(running, key=lambda one: one.order):
+        due = [
+            job
+            for queue, limit in zip(self._front, self._limits, strict=False)
+            for job in queue
+            if job.attained * job.gpus >= limit
+        ]
+        for job in sorted(due, key=lambda one: one.order):
             while job.level < len(self._limits) and job.attained_service >= self._limits[job.level]:
                 self._move(job, job.level + 1)
         if self._promote_after is not None:
@@ -210,11 +217,15 @@ class LeastAttainedService:
     def next_change(self, now: float) -> float:
         """Return when the first running job reaches its queue's limit."""
         found = math.inf
-        for job in chain(*self._front):
-            if job.level < len(self._limits):
-                at = math.ceil(self._limits[job.level] / job.job.gpus) - job.attained + now
-                found = min(found, at)
-        return found
+        for queue, limit, seconds in zip(self._front, self._limits, self._seconds, strict=False):
+            for job in queue:
+                until = seconds.get(job.milli)
+                if until is None:
+                    until = seconds[job.milli] = math.ceil(limit / job.gpus)
+                left = until - job.attained
+                if left < found:
+                    found = left
+        return found + now
 
     def _promote(self, now: float, promote_after: float) -> None:
         for queue in self._rest[1:]:

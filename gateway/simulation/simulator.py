@@ -137,29 +137,37 @@ class Simulation:
     def _next_ends(self) -> tuple[float, list[Progress]]:
         """Return when the first running jobs end, and which they are."""
         first, found = math.inf, list[Progress]()
+        now, debt, within = self._now, self._debt, math.inf
         for job in self._running:
-            at = self._now + job.left + self._debt.get(job.order, 0.0)
+            at = now + job.left + debt.get(job.order, 0.0) if debt else now + job.left
+            if at > within:
+                continue
             if found and abs(at - first) <= SAME * abs(first):
                 found.append(job)
             elif at < first:
                 first, found = at, [job]
+                within = first + 2 * SAME * abs(first)
         return first, found
 
     def _advance(self, at: float) -> None:
-        passed = at - self._now
+        now, passed = self._now, at - self._now
+        is_plain = self._overhead is not Overhead.EACH_EVENT and not self._debt
         for job in self._running:
-            job.left -= self._worked(job, passed)
+            job.left -= passed if is_plain else self._worked(job, passed)
             # In this order of additions a job reaches its queue's limit exactly when next_change said.
-            job.attained = job.attained + at - self._now
+            job.attained = job.attained + at - now
         self._now = at
 
     def _worked(self, job: Progress, passed: float) -> float:
         if self._overhead is Overhead.EACH_EVENT:
             return max(passed - job.job.start_overhead, 0.0)
-        debt = self._debt.get(job.order, 0.0)
-        if not debt:
+        debt = self._debt.get(job.order)
+        if debt is None:
             return passed
-        self._debt[job.order] = max(0.0, debt - passed)
+        if debt > passed:
+            self._debt[job.order] = debt - passed
+        else:
+            del self._debt[job.order]
         return max(0.0, passed - debt)
 
     def _end(self, job: Progress) -> None:
@@ -185,8 +193,9 @@ class Simulation:
     def _serve_preempting(self) -> None:
         chosen = list(self._chosen())
         kept = {job.order for job in chosen}
-        for job in [one for one in self._running if one.order not in kept]:
-            self._stop(job)
+        if len(kept) < len(self._running) or any(job.order not in kept for job in self._running):
+            for job in [one for one in self._running if one.order not in kept]:
+                self._stop(job)
         self._start_all(job for job in chosen if not job.is_running)
         # Ends at one moment are looked for in the order's own order.
         self._running = [job for job in chosen if job.is_running]
@@ -195,8 +204,8 @@ class Simulation:
         """Yield the jobs that get GPUs, as far as counting tells."""
         left = self._pool.milli
         for job in self._order.ranked():
-            if job.job.milli <= left:
-                left -= job.job.milli
+            if job.milli <= left:
+                left -= job.milli
                 yield job
             elif not self._order.is_backfilling:
                 return

@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
         ("door", "a grant, p95"),
         ("hook", "cuLaunchKernel, added"),
         ("hook_gpu", "cuLaunchKernel, issued, bare"),
-        ("plan", "50 jobs, las, counted: processor time"),
+        ("plan", "500 jobs, las, counted: processor time"),
         ("swap", "wake to first launch, p95"),
     ],
 )
