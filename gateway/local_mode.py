@@ -23,6 +23,7 @@ from jupyter_aliquot.gateway.containers.planner import ContainerPlanner
 from jupyter_aliquot.gateway.culling.culler import Culler
 from jupyter_aliquot.gateway.culling.interception import GuardRules, InterceptionGuard
 from jupyter_aliquot.gateway.culling.policy import Culling, read_policy
+from jupyter_aliquot.gateway.culling.policy_ends import PolicyEnds
 from jupyter_aliquot.gateway.hub_service.user_servers import hub_servers
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.kernels.owner_accounts import OwnerAccounts
@@ -123,6 +124,8 @@ class OwnKernels:
         self._servers = hub_servers(server.identity_provider, culling, services.clock, log)
         self.culler = Culler(manager, culling, services.clock, log, self._servers)
         services.watch.listen(self.culler.watch)
+        self._policy_ends = PolicyEnds(manager, log)
+        services.admission.evictor.observe_ends(self._policy_ends.end)
 
     def listed(
         self, admission: AdmissionSnapshot, who: User | None = None, kernel_id: str | None = None
@@ -189,6 +192,7 @@ class OwnKernels:
         if self._servers is not None:
             await within_patience("hub_servers", self._servers.stop(), log)
         await within_patience("interception_guard", self._guard.stop(), log)
+        await within_patience("policy_ends", self._policy_ends.stop(), log)
         if leaves_kernels:
             await self.manager.handover.leave_kernels()
         else:

@@ -136,6 +136,17 @@ class AgentLink:
         """
         await self._answered(self._connected().ask("swap_out", kernel_id=kernel_id))
 
+    async def evict(self, kernel_id: str) -> None:
+        """Have it swapped out, and its parts free for others, until it is readmitted.
+
+        Raises AliquotError with the reason why it cannot leave.
+        """
+        await self._answered(self._connected().ask("evict", kernel_id=kernel_id))
+
+    async def readmit(self, kernel_id: str) -> None:
+        """Reserve an evicted kernel's parts again. Raises AliquotError; NoRoomError if they do not fit now."""
+        await self._answered(self._connected().ask("readmit", kernel_id=kernel_id))
+
     async def interrupt(self, kernel_id: str) -> None:
         """Report an interrupt that the kernel was sent: its processes give up their waits.
 
@@ -245,7 +256,8 @@ def read_node(status: NodeStatus) -> Node:
     """Return the agent's status in the ledger's types."""
     devices = tuple(_device(device) for device in status.devices)
     rule = status.oversubscription_rule
-    return Node(status.node, status.driver, devices, rule.rule(), rule.largest_kernel_bytes)
+    evicted = None if status.evicted is None else frozenset(status.evicted)
+    return Node(status.node, status.driver, devices, rule.rule(), rule.largest_kernel_bytes, evicted)
 
 
 def _device(device: DeviceStatus) -> Device:

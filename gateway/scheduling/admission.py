@@ -25,7 +25,8 @@ from jupyter_aliquot.provisioner.errors import (
 from jupyter_aliquot.provisioner.resources import Grant, Request
 
 from .checks import check_request, refusal_without_agent, seconds_to_next_look
-from .ledger import Holding, KernelRef, Ledger
+from .ledger import Holding, KernelRef, Ledger, LedgerSnapshot
+from .lending.evicting import Evictor
 from .planner import Admit, Pending, plan, queue_order
 from .queue import QueueEntry, RequestQueue, Waiting
 from .releases import Releases
@@ -58,6 +59,7 @@ class Admission:
         self._work = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_stopped = False
+        self.evictor = Evictor(agent, self._ledger, self._work.set, self._log)
         self._observers: list[Callable[[], None]] = []
         self._resize_observers: list[ResizeObserver] = []
         # Kernel id to a future that is done when the agent has answered to its change of size.
@@ -127,7 +129,8 @@ class Admission:
             self._settings.check_class(requester.owner, request, requester.kernelspec)
             # A request that an earlier gateway queued keeps its place.
             if waits_since is None or waits_since >= self._began:
-                self._settings.check_queue(requester, self._queue.pending(requester.replaces))
+                waiting = [one for one in self._queue.pending(requester.replaces) if one.returns_to is None]
+                self._settings.check_queue(requester, waiting)
         # The request replaces the one that this kernel waits for already.
         others = self._queue.pending((requester.kernel_id,))
         check_request(self._ledger.snapshot(), others, self._settings.caps, requester, request, before)
@@ -210,6 +213,8 @@ class Admission:
             raise GrantError(
                 f"Kernel {kernel_id} holds no GPU that this server granted. Start a kernel of the other size."
             )
+        if holding.is_evicted:
+            raise GrantError(f"Kernel {kernel_id} is evicted. Change its size when it has its GPU again")
         self.check(holding.requester, request, holding.grant)
         self._withdraw_growth(kernel_id, "another size was asked for")
         if request == holding.grant.request and self._agent.unavailable_since is not None:
@@ -340,6 +345,7 @@ class Admission:
         except AliquotError as error:
             self._wait_for_agent(error)
             return
+        self._queue_returns(snapshot)
         # 4. Heads of the queue, in order of arrival, without kernels whose last grant is not
         # released yet.
         heads = {w.requester.kernel_id: w for w in self._queue if w.requester.kernel_id not in self._releases}
@@ -355,6 +361,26 @@ class Admission:
         # 6. Commit each with the agent, 7. deliver it, 8. requeue: a request that is not delivered
         # keeps its place.
         await in_groups([partial(self._commit, heads[one.kernel_id], one) for one in planned.admissions])
+        # 9. Evict: the agent reports when the capacity of these kernels is free.
+        await self.evictor.carry_out(planned.evictions)
+
+    def _queue_returns(self, snapshot: LedgerSnapshot) -> None:
+        """Let each evicted kernel wait for its devices, at the place of its first request."""
+        for waiting in self._queue:
+            holding = snapshot.holdings.get(waiting.requester.kernel_id)
+            if waiting.is_return and (holding is None or not holding.is_evicted):
+                self._queue.withdraw(waiting.requester.kernel_id, "the kernel has its GPU")
+        for kernel_id, holding in snapshot.holdings.items():
+            waiting_now = self._queue.get(kernel_id)
+            if not holding.is_evicted or kernel_id in self._releases or (waiting_now and waiting_now.is_return):
+                continue
+            self.withdraw(kernel_id, "the kernel was evicted")
+            future: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
+            future.add_done_callback(lambda done: done.exception() if not done.cancelled() else None)
+            grant, since = holding.grant, self._clock.now() - (self._clock.wall() - holding.since)
+            teams, back = holding.requester.teams, held_of(grant)
+            pending = Pending(kernel_id, grant.owner, grant.request, since, teams=teams, returns_to=back)
+            self._queue.add(Waiting(holding.requester, pending, holding.since, future, not_planned(grant.request)))
 
     def _rank(self) -> None:
         self._queue.rank(queue_order(self._ledger.snapshot(), self._queue.pending()))
@@ -414,11 +440,14 @@ class Admission:
         except AliquotError as error:
             self._refuse(waiting, error)
             return False
-        self._deliver(waiting, grant)
+        self._deliver(waiting, grant, admit)
         return True
 
     async def _ask_agent(self, waiting: Waiting, admit: Admit) -> Grant:
         kernel_id, request = admit.kernel_id, waiting.pending.request
+        if waiting.is_return:
+            await self._agent.readmit(kernel_id)
+            return self._ledger.snapshot().holdings[kernel_id].grant
         if not waiting.is_growth:
             return await self._agent.reserve(waiting.requester, request, admit.placement())
         self._committing[kernel_id] = asyncio.get_running_loop().create_future()
@@ -427,19 +456,31 @@ class Admission:
         finally:
             self._committing.pop(kernel_id).set_result(None)
 
-    def _deliver(self, waiting: Waiting, grant: Grant) -> None:
+    def _deliver(self, waiting: Waiting, grant: Grant, admit: Admit) -> None:
         # The agent knows the residency mode; its grants do not tell it.
         asked = replace(grant.request, residency=waiting.pending.request.residency)
         grant = replace(grant, request=asked)
+        if waiting.is_return:
+            return self._deliver_return(waiting, grant)
         if waiting.is_growth:
             return self._deliver_size(waiting, grant)
-        self._ledger.commit(granted=[Holding(grant, waiting.requester, waiting.shown_since)])
+        holding = Holding(grant, waiting.requester, waiting.shown_since, queued_at=waiting.pending.since)
+        holding = replace(holding, granted_at=self._clock.now(), is_backfilled=admit.is_backfilled)
+        self._ledger.commit(granted=[holding])
         if self._queue.grant(waiting, grant):
             self._log.info("kernel=%s granted=%s owner=%s", grant.kernel_id, grant.request.gpus, grant.owner)
             return
         # The request was withdrawn while the agent reserved it.
         self._releases.add(grant.kernel_id)
         self._work.set()
+
+    def _deliver_return(self, waiting: Waiting, grant: Grant) -> None:
+        holding = self._ledger.snapshot().holdings.get(grant.kernel_id)
+        if holding is not None:
+            back = replace(holding, is_evicted=False, leaves_for="", granted_at=self._clock.now())
+            self._ledger.commit(granted=[back])
+        self._queue.grant(waiting, grant)
+        self._log.info("kernel=%s returned=%s owner=%s", grant.kernel_id, grant.request.gpus, grant.owner)
 
     def _deliver_size(self, waiting: Waiting, grant: Grant) -> None:
         holding = self._ledger.snapshot().holdings.get(grant.kernel_id)
@@ -453,7 +494,7 @@ class Admission:
     def _refuse(self, waiting: Waiting, error: AliquotError) -> None:
         self._log.info("kernel=%s refused=%s reason=%s", waiting.requester.kernel_id, type(error).__name__, error)
         self._queue.refuse(waiting, error)
-        if waiting.is_growth:
+        if waiting.is_growth and not waiting.is_return:
             self._tell_size(waiting.requester.kernel_id, error)
 
     def _tell_size(self, kernel_id: str, outcome: Grant | AliquotError) -> None:

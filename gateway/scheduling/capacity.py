@@ -76,6 +76,11 @@ class Capacity:
             states = [state.for_owner(kept[state.uuid]) if state.uuid in kept else state for state in states]
         return resize(states, held.parts, *size, is_burstable=is_burstable, host=host)
 
+    def place_back(self, request: Request, parts: Sequence[Part]) -> tuple[Part, ...] | Refusal:
+        """Return the parts of an evicted kernel on its devices, or the reason why they do not fit there now."""
+        states, size = self.states(request.workload_class), (request.gpus.hundredths, request.memory_limit)
+        return resize(states, parts, *size, is_burstable=request.residency != "off", host=self._host())
+
     def place_alone(self, request: Request, held: Held | None = None) -> tuple[Part, ...] | Refusal:
         """Return the request's parts on the empty node, or the reason why it does not fit.
 

@@ -5,7 +5,7 @@ Admission alone writes it. Readers get a frozen snapshot, which is replaced whol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -94,7 +94,12 @@ class Node:
     devices: tuple[Device, ...] = ()
     rule: Oversubscription = field(default_factory=Oversubscription)
     largest_kernel_bytes: int = 0  # reserved, by any program
-    can_evict: bool = False  # the agent sets the reservation of a kernel that was swapped out aside
+    # Kernels that left their devices, whose parts others may have; None: the agent evicts none.
+    evicted: frozenset[str] | None = None
+
+    @property
+    def can_evict(self) -> bool:
+        return self.evicted is not None
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,12 @@ class Holding:
 
     @property
     def doubt(self) -> str | None:
-        """Return a sentence for its user while the agent has not confirmed it; None afterwards."""
+        """Return a sentence for its user while it is evicted or not confirmed; None otherwise."""
+        if self.is_evicted:
+            return (
+                "Evicted: another request took back the GPU that this kernel had on loan. Its memory is kept on the "
+                "host, and its cells go on when it has its GPU again"
+            )
         if self.is_confirmed:
             return None
         if not self.refusal:
@@ -138,6 +148,13 @@ class Holding:
             f"The node agent does not confirm this kernel's GPU: {self.refusal}. The kernel runs on, and the server "
             "asks again; end other kernels on the GPU, or save and restart this one"
         )
+
+    def told_by(self, evicted: Collection[str]) -> Holding:
+        """Return it with what the agent says: it alone knows which kernels have left their devices."""
+        is_evicted = self.grant.kernel_id in evicted
+        if is_evicted == self.is_evicted:
+            return self
+        return replace(self, is_evicted=is_evicted, leaves_for=self.leaves_for if is_evicted else "")
 
     def resized(self, grant: Grant) -> Holding:
         """Return the same kernel with another grant, and with the kernelspec's name in that size."""
@@ -244,6 +261,7 @@ class Ledger:
     def __init__(self, quotas: Callable[[], Quotas | None] = lambda: None) -> None:
         self._quotas = quotas
         self._current = LedgerSnapshot(quotas=quotas())
+        self._evicted: frozenset[str] = frozenset()  # as the agent last said
 
     def snapshot(self) -> LedgerSnapshot:
         return self._current
@@ -257,6 +275,8 @@ class Ledger:
     ) -> LedgerSnapshot:
         """Apply one change whole. A grant replaces the kernel's earlier one."""
         gone, given = set(released), {holding.grant.kernel_id: holding for holding in granted}
+        if node is not None and node.evicted is not None:
+            given |= self._told_by(node.evicted, given)
         holdings = self._current.holdings
         if gone or given:
             kept = {kernel_id: holding for kernel_id, holding in holdings.items() if kernel_id not in gone}
@@ -268,6 +288,13 @@ class Ledger:
             quotas=self._quotas(),
         )
         return self._current
+
+    def _told_by(self, evicted: frozenset[str], given: Mapping[str, Holding]) -> dict[str, Holding]:
+        """Return the grants whose eviction the agent says otherwise than the ledger."""
+        known = {**{one: held for one in evicted | self._evicted if (held := self._current.holdings.get(one))}, **given}
+        self._evicted = evicted
+        told = {kernel_id: holding.told_by(evicted) for kernel_id, holding in known.items()}
+        return {kernel_id: holding for kernel_id, holding in told.items() if holding is not known[kernel_id]}
 
     def doubt_all(self) -> LedgerSnapshot:
         """Make every grant unconfirmed: the agent was away, and must renew them."""

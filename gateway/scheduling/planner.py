@@ -31,7 +31,7 @@ from .lending.backfill import is_harmless
 from .lending.reclaim import Evict, State, reclaim
 from .lending.team_quotas import Claimant, Shortage, TeamQuotas, ranked
 from .resize import check_devices, needs_capacity
-from .wait_reason import WaitReason, evicting, lacking, replaced_kernel, team_quota
+from .wait_reason import WaitReason, evicted, evicting, lacking, replaced_kernel, team_quota
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,9 @@ class Pending:
 
     @property
     def more(self) -> int:
-        """The hundredths beyond those that it holds already."""
+        """The hundredths beyond those that are its own already."""
+        if self.returns_to is not None:
+            return 0
         held = sum(part.hundredths for part in self.held.parts) if self.held else 0
         return max(0, self.request.gpus.hundredths - held)
 
@@ -414,9 +416,11 @@ class _Reasons:
             return evicting(entry.request)
         if entry.kernel_id in self._served.shortages:
             return team_quota(entry.request, self._served.shortages[entry.kernel_id].clause)
-        size = (entry.request, entry.request.residency, entry.devices)
+        if entry.returns_to is not None:
+            return evicted(entry.request)
+        size = (entry.request, entry.request.residency, entry.held)
         if size not in self._found:
-            self._found[size] = lacking(self._capacity, entry.request, entry.devices)
+            self._found[size] = lacking(self._capacity, entry.request, entry.held)
         return self._found[size]
 
 

@@ -39,8 +39,9 @@ class QueueEntry:
     length: int
     why: WaitReason
     since: float
-    # The kernel runs, and waits for a larger size.
+    # The kernel runs, and waits for a larger size; or it is evicted, and waits to return.
     is_growth: bool = False
+    is_return: bool = False
     expected_start: float | None = None
 
     @property
@@ -65,8 +66,13 @@ class Waiting:
 
     @property
     def is_growth(self) -> bool:
-        """Return whether the kernel runs, and is to change its size."""
-        return self.pending.held is not None
+        """Return whether the kernel runs, and is to change its size or to return to its devices."""
+        return self.pending.devices is not None
+
+    @property
+    def is_return(self) -> bool:
+        """Return whether the kernel is evicted, and is to return to its devices."""
+        return self.pending.returns_to is not None
 
     async def until_looked_at(self) -> None:
         """Wait until a cycle has planned it, or it has its grant or its error."""
@@ -177,7 +183,7 @@ class RequestQueue:
         self._places = None
         if not waiting.is_growth:
             self.outcomes[outcome] += 1
-        elif outcome == "granted":
+        elif outcome == "granted" and not waiting.is_return:
             self.outcomes["resized"] += 1
 
     def _entry(self, waiting: Waiting, position: int) -> QueueEntry:
@@ -191,4 +197,5 @@ class RequestQueue:
             why=waiting.why,
             since=waiting.shown_since,
             is_growth=waiting.is_growth,
+            is_return=waiting.is_return,
         )

@@ -36,6 +36,10 @@ class Agent(Protocol):
 
     async def release(self, kernel_id: str) -> None: ...
 
+    async def evict(self, kernel_id: str) -> None: ...
+
+    async def readmit(self, kernel_id: str) -> None: ...
+
 
 # Raises LimitError if this owner may not have the class that this kernelspec requests.
 ClassCheck = Callable[[str, Request, str], None]
@@ -104,7 +108,7 @@ class AdmissionSnapshot:
     @property
     def resizes(self) -> dict[str, QueueEntry]:
         """Kernel id to the change of its size that waits for capacity."""
-        return {entry.kernel_id: entry for entry in self.queue if entry.is_growth}
+        return {entry.kernel_id: entry for entry in self.queue if entry.is_growth and not entry.is_return}
 
     @cached_property
     def starts(self) -> tuple[QueueEntry, ...]:

@@ -29,6 +29,7 @@ class WaitCode(str, Enum):
     REPLACED_KERNEL = "replaced_kernel"  # it gets the room of a kernel that has not ended yet
     TEAM_QUOTA = "team_quota"  # its team may take no more now
     EVICTING = "evicting"  # kernels leave their GPU for it
+    EVICTED = "evicted"  # it runs, left its GPU for another request, and waits to return
     AGENT_REFUSED = "agent_refused"  # another gateway of this node was faster
     AGENT_UNAVAILABLE = "agent_unavailable"
 
@@ -68,6 +69,8 @@ class WaitReason:
             return "Starts when the kernel that it replaces has ended"
         if self.code is WaitCode.EVICTING:
             return f"Needs {self._needed()}; kernels that have it on loan are leaving their GPU"
+        if self.code is WaitCode.EVICTED:
+            return f"Evicted; needs {self._needed()} on its own device again"
         if self.code is WaitCode.TEAM_QUOTA:
             return f"Needs {self._needed()}; {self.detail}"
         if self.code is WaitCode.AGENT_UNAVAILABLE:
@@ -145,6 +148,11 @@ def team_quota(request: Request, detail: str) -> WaitReason:
 def evicting(request: Request) -> WaitReason:
     """The reason of a request for which kernels leave their GPU."""
     return _asked(WaitCode.EVICTING, request)
+
+
+def evicted(request: Request) -> WaitReason:
+    """The reason of an evicted kernel whose devices others have."""
+    return _asked(WaitCode.EVICTED, request)
 
 
 def replaced_kernel(request: Request) -> WaitReason:

@@ -43,6 +43,7 @@ from jupyter_aliquot.gpu_hook.agent.enforcers.base import EnforcerError
 from jupyter_aliquot.gpu_hook.agent.enforcers.choice import Chosen, FindEnforcers, choose_candidates, find_enforcers
 from jupyter_aliquot.gpu_hook.agent.enforcers.enforcement import Enforcement
 from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena, HostBudget
+from jupyter_aliquot.gpu_hook.agent.kernels.evictions import Evictions
 from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
 from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Reservations
 from jupyter_aliquot.gpu_hook.agent.ledger.contexts import ContextCosts
@@ -141,7 +142,8 @@ class Agent:
         self._enforcement = Enforcement(chosen.limits, self._kernels)
         self._auditor = Auditor(Audit(settings.context_slack_bytes))
         self._learned = Findings()  # the findings from which the agent last learned contexts
-        self._lease_operations = LeaseOperations(self._leases, self._send, self._notices.enter)
+        evictions = Evictions(self._reservations, self._ledger, self._leases, self._tell_change)
+        self._lease_operations = LeaseOperations(self._leases, evictions, self._send, self._notices.enter)
         self._trims = Trims(settings.trim, self._kernels, self._idle_since, self._send, read_moment)
         self._guests = Guests(self._reservations)
         self._control = ControlServer(self._make_operations(chosen).answer, self._drop_connection, self._guests.admit)

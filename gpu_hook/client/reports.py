@@ -262,6 +262,8 @@ class NodeStatus:
     host_copies: HostCopies | None = None
     actuators: tuple[ActuatorStatus, ...] = ()
     host_memory_problem: str = ""  # why less host memory is for copies than was set aside
+    # Kernels whose parts others may reserve meanwhile; None from an agent that evicts none.
+    evicted: tuple[str, ...] | None = None
     driver_problem: str = ""  # why the agent's last look at its devices failed; they count as lost then
 
 
@@ -305,6 +307,7 @@ def read_status(
             lost_kernels=tuple(_read(LostKernel, kernel) for kernel in report.get("lost_kernels", ())),
             oversubscription_rule=read_oversubscription(report.get("oversubscription_rule")),
             host_copies=read_host_copies(report.get("host_copies")),
+            evicted=None if report.get("evicted") is None else tuple(str(one) for one in report["evicted"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UnreadableReportError(f"the agent sent a status that cannot be read: {error!r}") from error

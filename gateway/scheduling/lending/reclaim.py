@@ -110,8 +110,8 @@ def _candidates(state: State, claimant: Claimant, since: float) -> list[Candidat
     """Return the kernels that may leave, the first to leave first, and whether for a quota.
 
     Backfilled kernels come first: they were started on that condition. Then come kernels of teams
-    that borrow: low priority before normal, then the team that borrows most for its weight, then the
-    newest.
+    that borrow: those that can be swapped out before those that end, low priority before normal,
+    then the team that borrows most for its weight, then the newest.
     """
     backfilled = [one for one in backfilled_since(state.snapshot, since) if _can_leave(state, one)]
     found = [(one, False) for one in backfilled]
@@ -126,16 +126,11 @@ def _candidates(state: State, claimant: Claimant, since: float) -> list[Candidat
     ]
     others = [one for one in others if quotas.team_of(one.grant.owner, one.requester.teams) != team]
 
-    def order(one: Holding) -> tuple[bool, bool, float, float, str]:
-        its_team = quotas.team_of(one.grant.owner, one.requester.teams)
+    def order(one: Holding) -> tuple[bool, bool, bool, float, float, str]:
+        share = quotas.tree.dominant_share(quotas.team_of(one.grant.owner, one.requester.teams))
         is_normal = one.grant.request.workload_class is WorkloadClass.PRODUCTION
-        return (
-            not one.is_leaving,
-            is_normal,
-            -quotas.tree.dominant_share(its_team),
-            -one.granted_at,
-            one.grant.kernel_id,
-        )
+        rank = (not one.is_leaving, bool(one.stays_because), is_normal)
+        return *rank, -share, -one.granted_at, one.grant.kernel_id
 
     return found + [(one, True) for one in sorted(others, key=order)]
 

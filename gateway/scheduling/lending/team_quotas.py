@@ -46,8 +46,7 @@ class Claimant:
         """Return its parts, or the reason why it does not fit."""
         if self.returns_to is None:
             return capacity.place(self.request, self.held)
-        back = self.returns_to
-        return capacity.take(back.parts, back.workload_class).place(self.request, back)
+        return capacity.place_back(self.request, self.returns_to.parts)
 
 
 @dataclass(frozen=True)

@@ -89,11 +89,11 @@ class Kernel:
         """Make the kernel's folder and socket. Raises OSError."""
         self.reservation = entry.reservation
         self.interception = entry.interception
-        self.absolute_paths = entry.absolute_paths
-        self.libraries = entry.libraries
+        self.absolute_paths, self.libraries = entry.absolute_paths, entry.libraries
         self.folder = folder
         self.connections: set[int] = set()
         self.is_ending = False
+        self.is_evicted = entry.is_evicted
         self.activity: Activity | None = None  # None: no report since this agent runs
         self.worked_at: float | None = None  # when a device was last seen working for it
         self.has_room: HasRoom = always  # set by the lease keeper
@@ -264,6 +264,7 @@ class Kernel:
             is_swapped=self.residency.is_lease_ended,
             saved_bytes=self.residency.saved_bytes,
             lent=self._claims.journal(joined),
+            is_evicted=self.is_evicted,
         )
 
     def note_libraries(self, name: str) -> None:

@@ -219,6 +219,8 @@ class Reservations:
         )
         if before.is_same_request(asked):
             return kernel
+        if kernel.is_evicted:
+            raise Refused("conflict", f"kernel {kernel_id} is evicted; try again when it has its GPU again")
         parts = resize(
             self.ledger.device_states(asked.workload_class, without=kernel_id),
             before.parts,
@@ -405,6 +407,9 @@ class Reservations:
         self._kernels[reservation.kernel_id] = kernel
         self._lost.pop(reservation.kernel_id, None)
         self._enter_lease(kernel)
+        if entry.is_evicted:  # by an earlier agent
+            self.ledger.set_aside(kernel.kernel_id)
+            self._leases.evict(kernel.kernel_id)
         kernel.compute = self._compute
         if restored_from is not None:
             kernel.restore(entry)

@@ -103,6 +103,7 @@ class Entry:
     saved_bytes: Mapping[str, int] = field(default_factory=dict)
     is_swapped: bool = False  # its lease was ended: its processes' memory is, or may be, on the host
     lent: tuple[LentBefore, ...] = ()  # loans of processes
+    is_evicted: bool = False  # its parts are set aside, and its memory stays out
 
 
 def write_entry(folder: Path, entry: Entry) -> None:
@@ -137,6 +138,7 @@ def read_entry(folder: Path) -> Entry:
             is_swapped=bool(data["is_swapped"]),
             saved_bytes={str(uuid): int(amount) for uuid, amount in data["saved_bytes"].items()},
             lent=tuple(_read_lent(lent) for lent in data["lent"]),
+            is_evicted=data.get("is_evicted") is True,  # an earlier agent does not write it
         )
     except (OSError, ValueError, OverflowError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise JournalError(f"{folder / _NAME} cannot be read: {error!r}") from error

@@ -119,6 +119,8 @@ class Ledger:
         # Sums, so that a grant costs the same however many kernels there are.
         self._lent: Counter[str] = Counter()  # bytes by device
         self._sizes: Counter[int] = Counter()  # how many kernels reserved so many bytes in all
+        # Kernels whose memory is out, and whose parts others may reserve meanwhile.
+        self._aside: set[str] = set()
 
     def set_devices(self, devices: Iterable[DeviceFacts], lost: Iterable[str] = ()) -> None:
         """Set the devices.
@@ -160,7 +162,7 @@ class Ledger:
 
         ``without`` leaves one kernel out.
         """
-        own = {a.part.uuid: a for a in self._kernels.get(without, ())}
+        own = {a.part.uuid: a for a in self._counted(without)}
         states = (
             device_state(
                 device.uuid,
@@ -191,9 +193,48 @@ class Ledger:
 
         ``without`` leaves one kernel out.
         """
-        own = {a.part.uuid: a.part.reserved_bytes for a in self._kernels.get(without, ())}
+        own = {a.part.uuid: a.part.reserved_bytes for a in self._counted(without)}
         devices = [(d.memory_bytes, self.reserved(d.uuid).bytes - own.get(d.uuid, 0)) for d in self._devices.values()]
-        return host_room(self.oversubscription.host_bytes, devices, self.largest_kernel_bytes)
+        return host_room(self.host_budget_bytes(without), devices, self.largest_kernel_bytes)
+
+    def host_budget_bytes(self, without: str = "") -> int | None:
+        """Return the host memory for copies of kernels that reserve something; None: no limit.
+
+        Copies of the kernels that were set aside are taken off it, without that of one kernel.
+        """
+        budget = self.oversubscription.host_bytes
+        if budget is None:
+            return None
+        aside = (a.part.reserved_bytes for one in self._aside if one != without for a in self._kernels[one])
+        return max(0, budget - sum(aside))
+
+    def _counted(self, kernel_id: str) -> Sequence[DeviceAccount]:
+        """Return the accounts of a kernel whose parts are in the sums; none of one that was set aside."""
+        return () if kernel_id in self._aside else self._kernels.get(kernel_id, ())
+
+    def set_aside(self, kernel_id: str) -> None:
+        """Let others reserve the kernel's parts. It keeps its loans, and its parts for its return."""
+        for account in self._counted(kernel_id):
+            self._reserved[account.part.uuid] = self._without(account.part.uuid, account)
+        if kernel_id in self._kernels:
+            self._aside.add(kernel_id)
+
+    def put_back(self, kernel_id: str) -> None:
+        """Reserve the parts of a kernel that was set aside. Raises LedgerError if they do not fit."""
+        if kernel_id not in self._aside:
+            return
+        accounts = self._kernels[kernel_id]
+        self._check_fit(kernel_id, [a.part for a in accounts], accounts[0].is_production, is_restored=False)
+        self._aside.discard(kernel_id)
+        for account in accounts:
+            self._reserved[account.part.uuid] = self.reserved(account.part.uuid).plus(
+                account.part, account.is_production
+            )
+
+    @property
+    def aside(self) -> Sequence[str]:
+        """The kernels that were set aside."""
+        return sorted(self._aside)
 
     @property
     def largest_kernel_bytes(self) -> int:
@@ -247,12 +288,15 @@ class Ledger:
 
     def release(self, kernel_id: str) -> bool:
         """Take a reservation out, with its loans; return whether it was there."""
+        counted = self._counted(kernel_id)
         accounts = self._kernels.pop(kernel_id, None)
         self._host.pop(kernel_id, None)
+        self._aside.discard(kernel_id)
         if accounts is None:
             return False
-        for account in accounts:
+        for account in counted:
             self._reserved[account.part.uuid] = self._without(account.part.uuid, account)
+        for account in accounts:
             self._lent[account.part.uuid] -= account.lent
         self._forget_size(reserved_bytes(accounts))
         return True
@@ -305,7 +349,8 @@ class Ledger:
         changed = [(a, p) for a, p in zip(accounts, parts, strict=False) if a.part != p and a.part.uuid == p.uuid]
         with self._resized(accounts) if changed else contextlib.nullcontext():
             for account, part in changed:
-                self._reserved[part.uuid] = self._without(part.uuid, account).plus(part, account.is_production)
+                if kernel_id not in self._aside:
+                    self._reserved[part.uuid] = self._without(part.uuid, account).plus(part, account.is_production)
                 account.part = part
 
     def kernels(self) -> Iterator[str]:
@@ -404,7 +449,7 @@ class Ledger:
         for uuid, device in self._devices.items():
             accounts = [a for accounts in self._kernels.values() for a in accounts if a.part.uuid == uuid]
             total = Reserved()
-            for account in accounts:
+            for account in (a for one in self._kernels for a in self._counted(one) if a.part.uuid == uuid):
                 total = total.plus(account.part, account.is_production)
             if total != self.reserved(uuid):
                 raise LedgerError(f"device {uuid}: the sums of its reservations are off")

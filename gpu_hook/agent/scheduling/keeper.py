@@ -129,6 +129,15 @@ class LeaseKeeper:
     def let_in(self, kernel_id: str) -> None:
         self._keep(kernel_id, is_out=False)
 
+    def evict(self, kernel_id: str, *, is_evicted: bool = True) -> None:
+        """Swap a kernel out until it is readmitted: its parts are, or will be, reserved by others."""
+        record = self._records.get(kernel_id)
+        if record is None or record.is_evicted == is_evicted:
+            return
+        record.is_evicted = is_evicted
+        self._tell(kernel_id)
+        self.notify()
+
     def _keep(self, kernel_id: str, *, is_out: bool) -> None:
         record = self._records.get(kernel_id)
         if record is None or record.is_kept_out == is_out:

@@ -98,6 +98,10 @@ class Leased(Protocol):
     def credit_queues(self) -> CreditQueues: ...
 
 
+# The states of a kernel without memory on its devices.
+_OUT = frozenset({KernelState.STARTING, KernelState.SWAPPED, KernelState.CHECKPOINTED})
+
+
 class LeaseRecord:
     """The record of one kernel.
 
@@ -126,6 +130,7 @@ class LeaseRecord:
         self.hinted_until = 0.0
         self.is_asked_in = False  # the user asked for it: counts as a cell that came
         self.asked_out_at: float | None = None  # when the user asked for a swap-out that is not done yet
+        self.is_evicted = False  # until its parts are reserved again, it counts as unwanted
         self.is_kept_out = False  # until the compute keeper lets it in, it counts as unwanted
         self.left_for: LeftFor | None = None  # the last time; None: never since this agent has it
         self.is_prepared = False  # host memory for its copy was made since it came in
@@ -235,7 +240,12 @@ class LeaseRecord:
 
         A kernel that cannot leave may still grow.
         """
-        return self.is_kept_out and self.facts.is_swappable
+        return (self.is_kept_out or self.is_evicted) and self.facts.is_swappable
+
+    @property
+    def is_out(self) -> bool:
+        """Return whether its memory is on the host, or it has no process yet."""
+        return self.is_beginning is None and self.residency.state in _OUT
 
     @property
     def is_resident(self) -> bool:

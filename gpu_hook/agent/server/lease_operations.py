@@ -1,4 +1,4 @@
-"""The control operations about residency: swap_out, wake, hint, watch.
+"""The control operations about residency: swap_out, wake, hint, watch, evict, readmit.
 
 They make requests; the lease keeper decides. Each answers at once. The kernel's status, and the
 events for its watchers, show the outcome of a request.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from jupyter_aliquot.gpu_hook.agent.kernels.evictions import Evictions
 from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Refused
 from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
 from jupyter_aliquot.gpu_hook.agent.scheduling.records import LeaseRecord, read_moment
@@ -41,8 +42,11 @@ class LeaseOperations:
     kernels.
     """
 
-    def __init__(self, leases: LeaseKeeper, send: Send, watch_node: Callable[[int], None]) -> None:
+    def __init__(
+        self, leases: LeaseKeeper, evictions: Evictions, send: Send, watch_node: Callable[[int], None]
+    ) -> None:
         self._leases = leases
+        self._evictions = evictions
         self._send = send
         self._watch_node = watch_node
         self._watchers: dict[str, set[int]] = {}
@@ -51,10 +55,13 @@ class LeaseOperations:
             "wake": self._wake,
             "hint": self._hint,
             "watch": self._watch,
+            "evict": self._evict,
+            "readmit": self._readmit,
         }
 
     def tell(self, kernel_id: str) -> None:
         """Send an event to a kernel's watchers: its state or wait changed, or it still waits."""
+        self._evictions.look(kernel_id)
         for connection in tuple(self._watchers.get(kernel_id, ())):
             self._send(connection, {"event": "lease", **self._describe(kernel_id)})
 
@@ -86,6 +93,13 @@ class LeaseOperations:
         record.is_asked_in, record.asked_out_at = not record.is_resident, None
         self._leases.notify()
         return {"state": record.residency.state.value}
+
+    def _evict(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
+        return {"is_out": self._evictions.evict(read_kernel_id(request))}
+
+    def _readmit(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
+        self._evictions.readmit(read_kernel_id(request))
+        return {}
 
     def _hint(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
         record = self._find(read_kernel_id(request))

@@ -207,7 +207,7 @@ def describe_oversubscription(ledger: Ledger) -> dict[str, Any]:
     return {
         "production": rule.production,
         "opportunistic": rule.opportunistic,
-        "host_bytes": rule.host_bytes,
+        "host_bytes": ledger.host_budget_bytes(),
         "host_bytes_left": None if host is None else host.left_bytes,
         "largest_kernel_bytes": ledger.largest_kernel_bytes,
         "ceilings": dict(rule.ceilings),

@@ -197,6 +197,7 @@ class StatusMaker:
             "oversubscription": most_overcommitted(of.ledger),
             "oversubscription_rule": describe_oversubscription(of.ledger),
             "host_memory_problem": of.overcommit.problem,
+            "evicted": list(of.ledger.aside),
             **changes,
             "lost_kernels": [describe_lost(reservation) for reservation in of.reservations.lost],
             "foreign_processes": [describe_finding(finding) for finding in of.auditor.findings.foreign],

@@ -19,6 +19,7 @@ from jupyter_aliquot.gpu_hook.placement.placement import NEVER_FITS, NO_ROOM, Pa
 from jupyter_aliquot.provisioner.errors import (
     AgentUnavailableError,
     AliquotError,
+    GrantError,
     NeverFitsError,
     NoRoomError,
     RequestError,
@@ -74,6 +75,11 @@ class HandAgent:
         self._dice = dice
         self._listeners: list[Callable[[], None]] = []
         self.held: dict[str, Grant] = {}
+        # Evicted kernels; None: this agent evicts none. Kernels that are busy leave when a test says so.
+        self.evicted: set[str] | None = None
+        self.busy: set[str] = set()
+        self.told_to_leave: set[str] = set()
+        self.pinned: set[str] = set()
         self.grants_given: list[str] = []
         self.refuse_next: AliquotError | None = None
         self.connections = 1
@@ -107,7 +113,32 @@ class HandAgent:
     async def status(self) -> Node:
         await self._answer()
         devices = [self._device(index) for index in range(self._count)]
-        return Node("node", "stub", tuple(devices))
+        evicted = None if self.evicted is None else frozenset(self.evicted)
+        return Node("node", "stub", tuple(devices), evicted=evicted)
+
+    async def evict(self, kernel_id: str) -> None:
+        await self._answer()
+        if kernel_id in self.pinned:
+            raise GrantError("its memory stays on the GPU")
+        self.told_to_leave.add(kernel_id)
+        self.let_leave()
+
+    def let_leave(self) -> None:
+        """Let the kernels leave that were told to, and are not busy."""
+        assert self.evicted is not None
+        self.evicted |= {one for one in self.told_to_leave - self.busy if one in self.held}
+        self.tell()
+
+    async def readmit(self, kernel_id: str) -> None:
+        await self._answer()
+        assert self.evicted is not None
+        self.told_to_leave.discard(kernel_id)
+        if kernel_id in self.evicted:
+            grant = self.held[kernel_id]
+            if isinstance(self._capacity().place_back(grant.request, held_of(grant).parts), Refusal):
+                raise NoRoomError("others have its room")
+            self.evicted.discard(kernel_id)
+        self.tell()
 
     async def reserve(self, requester: KernelRef, request: Request, placement: Mapping[str, int]) -> Grant:
         await self._answer()
@@ -143,11 +174,12 @@ class HandAgent:
 
     async def release(self, kernel_id: str) -> None:
         await self._answer()
+        (self.evicted or set()).discard(kernel_id)
         if self.held.pop(kernel_id, None) is not None:
             self.tell()
 
     def reserved(self, index: int) -> int:
-        quotas = [quota for grant in self.held.values() for quota in grant.quotas if quota.index == index]
+        quotas = [quota for grant in self._reserving() for quota in grant.quotas if quota.index == index]
         return sum(quota.share.hundredths for quota in quotas)
 
     async def _answer(self) -> None:
@@ -157,8 +189,11 @@ class HandAgent:
         if self.unavailable_since is not None or connection != self.connections:
             raise AgentUnavailableError("it went away")
 
+    def _reserving(self) -> list[Grant]:
+        return [grant for grant in self.held.values() if grant.kernel_id not in (self.evicted or set())]
+
     def _device(self, index: int) -> Device:
-        held = (part for grant in self.held.values() for part in held_of(grant).parts if part.index == index)
+        held = (part for grant in self._reserving() for part in held_of(grant).parts if part.index == index)
         memory = Bytes(sum(part.reserved_bytes for part in held))
         return Device(f"GPU-{index}", index, "Stub", MEMORY, GpuShare(self.reserved(index)), memory)
 

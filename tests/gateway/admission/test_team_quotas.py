@@ -27,7 +27,7 @@ def a_node(devices: int = 2, text: str = TWO, names: tuple[str, ...] = ()) -> Le
         Device(f"GPU-{at}", at, names[at] if names else "Stub", Bytes(8 * GIB), *nothing, by_production=nothing)
         for at in range(devices)
     ]
-    node = Node("node", "stub", tuple(found), can_evict=True)
+    node = Node("node", "stub", tuple(found), evicted=frozenset())
     return LedgerSnapshot(node=node, quotas=read_quotas(text, "aliquot.yaml") if text else None)
 
 
@@ -164,7 +164,7 @@ def test_teams_that_borrow_are_served_by_their_weights() -> None:
 
 def test_a_request_passes_one_that_waits_where_it_cannot_delay_it() -> None:
     held = runs(runs(a_node(text=""), "k1", "ann", 90), "k2", "bob", 90)
-    held = replace(held, node=replace(held.node, can_evict=False))
+    held = replace(held, node=replace(held.node, evicted=None))
     planned = plan(held, [asks("half", "ann", 50), asks("small", "bob", 10)], 1.0)
     assert (admitted(planned), planned.admissions[0].is_backfilled) == (["small"], False)
     assert list(reasons(planned)) == ["half"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,18 @@ def test_what_cannot_be_is_refused(tmp_path: Path, change: Callable[[dict[str, A
         read_entry(folder)
 
 
-@pytest.mark.parametrize("field", list(vars(ENTRY)))
+def test_one_of_an_agent_that_evicted_none_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "k"
+    folder.mkdir()
+    write_entry(folder, replace(ENTRY, is_evicted=True))
+    assert read_entry(folder).is_evicted
+    data = json.loads((folder / "grant.json").read_text())
+    del data["is_evicted"]
+    (folder / "grant.json").write_text(json.dumps(data))
+    assert not read_entry(folder).is_evicted
+
+
+@pytest.mark.parametrize("field", [field for field in vars(ENTRY) if field != "is_evicted"])
 def test_one_without_a_field_is_refused(tmp_path: Path, field: str) -> None:
     folder = tmp_path / "k"
     folder.mkdir()

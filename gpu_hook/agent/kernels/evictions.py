@@ -1,0 +1,98 @@
+"""Kernels that gave up their parts for a while: swapped out, and not reserved.
+
+A gateway decides who leaves and returns. This module carries that out: the parts of an evicted
+kernel are free for others once its memory is out, and no cell brings it back before the gateway
+readmits it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger, LedgerError
+from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
+from jupyter_aliquot.gpu_hook.placement.placement import NO_ROOM, Refusal, resize
+
+from .kernel import Kernel
+from .reservations import Refused, Reservations
+
+log = logging.getLogger(__name__)
+
+
+class Evictions:
+    """The evicted kernels of this node. It calls ``changed`` when parts became free, or taken."""
+
+    def __init__(
+        self, reservations: Reservations, ledger: Ledger, leases: LeaseKeeper, changed: Callable[[], None]
+    ) -> None:
+        self._reservations = reservations
+        self._ledger = ledger
+        self._leases = leases
+        self._changed = changed
+
+    def evict(self, kernel_id: str) -> bool:
+        """Have a kernel leave its devices, now or after its work there.
+
+        Return whether it has left. Raises Refused for a kernel whose memory cannot leave.
+        """
+        kernel = self._find(kernel_id)
+        record = self._leases.record(kernel_id)
+        if record is None or not record.facts.is_swappable:
+            why = "its memory is not known yet" if record is None else record.facts.mode_reason
+            raise Refused("conflict", f"kernel {kernel_id} cannot be swapped out: {why}")
+        self._mark(kernel, is_evicted=True)
+        self.look(kernel_id)
+        return kernel_id in self._ledger.aside
+
+    def readmit(self, kernel_id: str) -> None:
+        """Reserve an evicted kernel's parts again, and let its memory in. Raises Refused if they do not fit."""
+        kernel = self._find(kernel_id)
+        if kernel_id in self._ledger.aside:
+            self._check_room(kernel)
+            try:
+                self._ledger.put_back(kernel_id)
+            except LedgerError as error:
+                raise Refused(NO_ROOM, str(error)) from error
+            log.info("event=readmitted kernel=%s", kernel_id)
+            self._changed()
+        self._mark(kernel, is_evicted=False)
+
+    def look(self, kernel_id: str) -> None:
+        """Set a kernel's parts aside if it is to leave, and its memory is out.
+
+        Called after each change of a kernel's lease.
+        """
+        kernel, record = self._reservations.find(kernel_id), self._leases.record(kernel_id)
+        if kernel is None or record is None or not kernel.is_evicted or kernel_id in self._ledger.aside:
+            return
+        if record.is_out:
+            self._ledger.set_aside(kernel_id)
+            log.info("event=evicted kernel=%s", kernel_id)
+            self._changed()
+
+    def _mark(self, kernel: Kernel, *, is_evicted: bool) -> None:
+        if kernel.is_evicted != is_evicted:
+            kernel.is_evicted = is_evicted
+            kernel.write_journal()
+        self._leases.evict(kernel.kernel_id, is_evicted=is_evicted)
+
+    def _check_room(self, kernel: Kernel) -> None:
+        """Raise Refused where devices or host memory have no room for the kernel beside the others."""
+        asked, name = kernel.reservation, kernel.kernel_id
+        placed = resize(
+            self._ledger.device_states(asked.workload_class),
+            asked.parts,
+            asked.hundredths,
+            asked.memory_limit,
+            is_burstable=asked.residency != "off",
+            host=self._ledger.host_room(without=name),
+        )
+        if isinstance(placed, Refusal):
+            raise Refused(placed.code, placed.message)
+
+    def _find(self, kernel_id: str) -> Kernel:
+        kernel = self._reservations.find(kernel_id)
+        if kernel is None or kernel.is_ending:
+            raise Refused("not_found", f"no kernel {kernel_id} is reserved here")
+        return kernel

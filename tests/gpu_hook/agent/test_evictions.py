@@ -1,0 +1,142 @@
+"""Evicted kernels: swapped out, their parts free for others, and not back before they are readmitted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import warm_start
+
+from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts, Ledger, LedgerError
+from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, shim_dir, softgpu_driver, softgpu_state_path
+from jupyter_aliquot.gpu_hook.placement.placement import Part
+
+HERE = Path(__file__).parent
+OPTIONS = ["--softgpu-memory", "512MiB", "--swap-memory", "512MiB", "--swap-segment", "64MiB", "--lease-hold", "0.1"]
+OPTIONS += ["--overcommit", "1"]
+
+
+@pytest.fixture
+def a_ring(an_idle_node: Any) -> Iterator[Any]:
+    """A node on the software GPU without overcommit, with a ``start_agent`` of its own."""
+    try:
+        softgpu_driver()
+    except PathError as error:
+        pytest.skip(f"no software GPU: {error}")
+    if not (shim_dir() / "libcuda.so.1").exists():
+        pytest.skip(f"no hook at {shim_dir()}")
+
+    def start_agent() -> None:
+        command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", *OPTIONS]
+        command += ["--runtime-dir", str(an_idle_node.folder), "--log-file", str(an_idle_node.folder / "agent.log")]
+        an_idle_node.process = warm_start.start(warm_start.AGENT, command[1:])
+        an_idle_node.until(an_idle_node.answers, 60)
+
+    start_agent()
+    an_idle_node.start_agent = start_agent
+    yield an_idle_node
+    remove_state(softgpu_state_path(RuntimeDir(an_idle_node.folder)))
+
+
+@pytest.fixture
+def a_program(a_ring: Any, open_holder: Callable[[], Any]) -> subprocess.Popen[str]:
+    """A kernel "k" of a whole GPU whose program has memory there."""
+    env = {**os.environ, **open_holder().reserve(hundredths=100)["grant"]["env"]}
+    env["LD_LIBRARY_PATH"] = env.pop("LD_LIBRARY_PATH_PREPEND")
+    command = [sys.executable, str(HERE / "swap_program.py"), "2"]
+    program = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    a_ring.helpers.append(program)
+    assert read(program) == "ready"
+    assert ask(program, "work") == "True"
+    assert ask(program, "pause") == "True"
+    return program
+
+
+def tell(program: subprocess.Popen[str], word: str) -> None:
+    assert program.stdin is not None
+    program.stdin.write(word + "\n")
+    program.stdin.flush()
+
+
+def read(program: subprocess.Popen[str]) -> str:
+    assert program.stdout is not None
+    return program.stdout.readline().strip()
+
+
+def ask(program: subprocess.Popen[str], word: str) -> str:
+    tell(program, word)
+    return read(program)
+
+
+def is_out(node: Any) -> bool:
+    status = node.status()
+    return bool(status["evicted"] == ["k"] and status["devices"][0]["reserved_hundredths"] == 0)
+
+
+def test_an_evicted_kernel_leaves_its_parts_and_gets_them_and_its_memory_again(
+    a_ring: Any, a_program: subprocess.Popen[str], open_holder: Callable[[], Any]
+) -> None:
+    holder, other = open_holder(), open_holder()
+    assert holder.ask("evict", kernel_id="k")["ok"]
+    a_ring.until(lambda: is_out(a_ring), 60)
+    assert a_ring.kernel()["residency"]["swapped_bytes"] > 0
+    assert other.reserve("other", hundredths=100)["grant"]
+    tell(a_program, "verify")  # its calls wait
+    a_ring.until(lambda: a_ring.kernel()["residency"]["swapped_bytes"] > 0, 60)
+    refused = holder.ask("readmit", kernel_id="k")
+    assert refused["code"] == "no_room", refused
+    assert a_ring.status()["evicted"] == ["k"]
+    assert other.ask("release", kernel_id="other")["ok"]
+    assert holder.ask("readmit", kernel_id="k")["ok"]
+    assert int(read(a_program)) > 0, "every byte is where it was"
+    status = a_ring.status()
+    assert (status["evicted"], status["devices"][0]["reserved_hundredths"]) == ([], 100)
+
+
+def test_an_evicted_kernel_stays_evicted_over_the_agents_end(
+    a_ring: Any, a_program: subprocess.Popen[str], open_holder: Callable[[], Any]
+) -> None:
+    assert open_holder().ask("evict", kernel_id="k")["ok"]
+    a_ring.until(lambda: is_out(a_ring), 60)
+    a_ring.end(signal.SIGKILL)
+    a_ring.start_agent()
+    a_ring.until(lambda: is_out(a_ring), 60)
+    assert open_holder().ask("readmit", kernel_id="k")["ok"]
+    assert int(ask(a_program, "verify")) > 0
+
+
+def test_a_kernel_that_keeps_its_memory_cannot_be_evicted(a_ring: Any, open_holder: Callable[[], Any]) -> None:
+    holder = open_holder()
+    assert holder.reserve(hundredths=100, residency="off")["ok"]
+    refused = holder.ask("evict", kernel_id="k")
+    assert refused["code"] == "conflict", refused
+    assert a_ring.status()["evicted"] == []
+
+
+def test_parts_that_were_set_aside_are_put_back_only_where_they_fit() -> None:
+    ledger = Ledger()
+    ledger.set_devices([DeviceFacts("GPU-0", 0, "Stub", 1000)])
+    part = Part("GPU-0", 0, 60, 600)
+    ledger.reserve("a", [part])
+    ledger.set_aside("a")
+    ledger.set_aside("a")
+    ledger.reserve("b", [part])
+    with pytest.raises(LedgerError, match="does not fit"):
+        ledger.put_back("a")
+    ledger.check()
+    assert (ledger.aside, ledger.reserved("GPU-0").hundredths) == (["a"], 60)
+    ledger.release("b")
+    ledger.put_back("a")
+    ledger.check()
+    assert (ledger.aside, ledger.reserved("GPU-0").hundredths) == ([], 60)
+    ledger.set_aside("a")
+    assert ledger.release("a")
+    ledger.check()
+    assert (ledger.aside, ledger.reserved("GPU-0").hundredths) == ([], 0)
