@@ -20,7 +20,7 @@ _IN_TEXT = frozenset(
     ("make", "aliquot", "jupyter", "papermill", "jlpm", "pip", "docker", "podman", "cmake", "systemctl", "sudo", "curl")
 ) | {"git", "python", "python3", "pytest"}
 PROGRAMS = _IN_TEXT | {"install", "echo", "cd", "export", "rm", "for"}
-LANGUAGES = frozenset({"sh", "console", "python", "ini", "text"})
+LANGUAGES = frozenset({"sh", "console", "python", "ini", "text", "yaml"})
 _FENCE = re.compile(r"^ *```(\w*) *$")
 _INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 _COMMENT = re.compile(r"(?:^|\s{2,})#\s.*$")
