@@ -305,6 +305,18 @@ class Aliquot(Configurable):
                 raise _refused(proposal, f"a number of GPUs from 0 to 9999 in steps of 0.01 for {name!r}")
         return limits
 
+    @validate("agent_options")
+    def _options_are_words(self, proposal: dict[str, Any]) -> list[str]:
+        options: list[str] = proposal["value"]
+        for option in options:
+            if (option.startswith("[") and option.endswith("]")) or (option.startswith("--") and " " in option):
+                raise _refused(
+                    {**proposal, "value": option},
+                    "one word for each time that it is given: --Aliquot.agent_options=--overcommit "
+                    "--Aliquot.agent_options=1, or c.Aliquot.agent_options = ['--overcommit', '1'] in a file",
+                )
+        return options
+
     @validate("runtime_dir")
     def _sockets_fit_below(self, proposal: dict[str, Any]) -> str:
         path: str = proposal["value"]

@@ -1,7 +1,7 @@
 """Control groups of kernels that run as their owners: `aliquot.slice/user-<uid>/kernel-<id>`.
 
 Root makes them, in version 1 or 2 of Linux's control groups; every account reads what a group used.
-They bound a kernel's memory, and share the CPUs out among kernels that all compute.
+They bound a kernel's memory and processes, and share the CPUs out among kernels that all compute.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from .resources import Bytes
 MOUNTED = Path("/sys/fs/cgroup")
 # For the status and the doctor, where root could make no group.
 WITHOUT_GROUPS = (
-    "Kernels have no limits of memory and CPUs on this machine: root's relay host could make no control group, and its "
-    "log says why. c.HostLimits.processes = False asks for none."
+    "Kernels have no limits of memory, CPUs and processes on this machine: root's relay host could make no control "
+    "group, and its log says why. c.HostLimits.processes = False asks for none."
 )
 _SLICE = "aliquot.slice"
 # Of version 1. Without `pids` and systemd's own, the limits and the end of the Hub's unit are the kernels', too.
@@ -33,10 +33,11 @@ _NO_LIMIT = 1 << 60  # version 1 writes "no limit" as a number near the largest
 
 @dataclass(frozen=True)
 class GroupLimits:
-    """The part of the host that a kernel has. 0 bounds nothing."""
+    """The part of the host that a kernel has. 0 bounds nothing. What it may not have in memory is not swapped."""
 
     memory: Bytes = _UNBOUNDED
     cpus: float = 0.0
+    pids: int = 0  # processes and threads, its relay's too
 
     def __bool__(self) -> bool:
         return self.memory > 0
@@ -158,12 +159,37 @@ class ControlGroups:
             if int((group / "memory.current").read_text()) > limits.memory:
                 raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
             (group / "memory.max").write_text(str(int(limits.memory)))
+            with contextlib.suppress(FileNotFoundError):  # a system that does not count swapped memory
+                (group / "memory.swap.max").write_text("0")
             (group / "cpu.weight").write_text(str(weight))
+            self._limit_pids(group, limits)
         elif tree.name == "memory":
-            (group / "memory.limit_in_bytes").write_text(str(int(limits.memory)))
+            self._limit_memory(group, str(int(limits.memory)))
+        elif tree.name == "pids":
+            self._limit_pids(group, limits)
         elif tree.name == "cpu":
             shares = min(_MOST_SHARES, max(_LEAST_SHARES, round(_SHARES_OF_A_CPU * limits.cpus)))
             (group / "cpu.shares").write_text(str(shares))
+
+    @staticmethod
+    def _limit_memory(group: Path, memory: str) -> None:
+        """Set the limit of version 1, and the same for memory with swap, which is never below it."""
+        both = group / "memory.memsw.limit_in_bytes"
+        try:
+            (group / "memory.limit_in_bytes").write_text(memory)
+        except OSError as error:
+            if error.errno != errno.EINVAL or not both.exists():
+                raise
+            both.write_text(memory)  # it grows
+            (group / "memory.limit_in_bytes").write_text(memory)
+            return
+        if both.exists():  # a system that counts swapped memory
+            both.write_text(memory)
+
+    @staticmethod
+    def _limit_pids(group: Path, limits: GroupLimits) -> None:
+        if limits.pids and (group / "pids.max").exists():
+            (group / "pids.max").write_text(str(limits.pids))
 
     @staticmethod
     def _enable(folder: Path) -> None:

@@ -299,7 +299,7 @@ class AliquotProvisioner(LocalProvisioner):
         if self._relay is not None:
             await self._relay.note_grant(grant)
         if self.container is None and limits is not None and self._relay is not None:
-            self.group = GroupLimits(limits.memory or Bytes(0), limits.cpus or 0.0)
+            self.group = GroupLimits(limits.memory or Bytes(0), limits.cpus or 0.0, limits.pids or 0)
             return await self._relay.limit(self.group)
         if self.container is None or limits is None:
             return ""

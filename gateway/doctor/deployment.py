@@ -164,7 +164,7 @@ class Deployment:
     def check_groups(self) -> Sequence[Finding]:
         """Check that kernels have control groups of their own."""
         if ControlGroups(self.root / MOUNTED.relative_to("/")).are_prepared():
-            return [Finding("control groups", OK, "kernels have limits of memory, and share the CPUs")]
+            return [Finding("control groups", OK, "kernels have limits of memory and processes, and share the CPUs")]
         remedy = f"look why: journalctl -u {NODE_UNITS[1]}; in a container, give it its own control groups"
         return [Finding("control groups", WARN, WITHOUT_GROUPS, remedy)]
 

@@ -402,7 +402,7 @@ class ManagedKernel(ServerKernelManager):
         if self.containers is not None and self._limits_processes:
             request = self.request()
             limits = self.containers.group_limits(None if request is None else request.gpus)
-            arguments["group"] = GroupLimits(limits.memory or Bytes(0), limits.cpus or 0.0)
+            arguments["group"] = GroupLimits(limits.memory or Bytes(0), limits.cpus or 0.0, limits.pids or 0)
         return arguments
 
     async def until_restarted(self) -> None:

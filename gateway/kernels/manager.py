@@ -75,7 +75,6 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         self._clearing: set[asyncio.Task[None]] = set()
         self.owners = KernelOwners()
         self.pending = PendingKernels(self, self.log)
-        self.activity = RelayActivity(self._kernels, services.links, services.tell_interrupt, self._note_activity)
         self.sharing = ShareRegistry(self, self.owners, (self.pending.look_again, look_at_sockets), self.log)
         self.starts = StartChecks(
             services, self.kernel_spec_manager, self.owners, lambda: str(self.default_kernel_name)
@@ -84,6 +83,9 @@ class AliquotKernelManager(AsyncMappingKernelManager):
             self, self.owners, self.sharing, self.pending, services.memory, services.endings, self.log
         )
         self.resizes = ResizeTracker(services.admission, self.find, self.handover.note_again, self.log)
+        self.activity = RelayActivity(
+            self._kernels, services.links, services.tell_interrupt, self._note_activity, self.resizes.try_again
+        )
         has_queue = services.admission is not None
         self.replacements = ReplacementTracker(self, self.owners, self.log, has_queue=has_queue)
         self.end_replaced = self.replacements.end_replaced

@@ -27,8 +27,8 @@ class RelayActivity:
     """The state and the last activity of the kernels that have a link. Made by the kernel manager.
 
     *kernels* is the manager's own table. *on_activity* is called with the time of each activity,
-    and *tell_interrupt* tells the node agent of an interrupt. Without *links* no kernel is
-    followed.
+    *on_idle* with the id of a kernel that became idle, and *tell_interrupt* tells the node agent of
+    an interrupt. Without *links* no kernel is followed.
     """
 
     def __init__(
@@ -37,11 +37,13 @@ class RelayActivity:
         links: RelayLinks | None,
         tell_interrupt: Callable[[str], Awaitable[None]] | None,
         on_activity: Callable[[datetime], None],
+        on_idle: Callable[[str], None],
     ) -> None:
         self._kernels = kernels
         self._links = links
         self._tell_interrupt = tell_interrupt
         self._on_activity = on_activity
+        self._on_idle = on_idle
         # When each kernel was last interrupted, and since when it was busy then.
         self._interrupted: dict[str, tuple[float, float | None]] = {}
 
@@ -73,7 +75,9 @@ class RelayActivity:
         state = execution_state(link.kernel, link.activity, restarts=kernel.autorestart)
         # A kernel that could not be started has its reason, which stays until it is started again.
         if state is not None and not (state == "dead" and kernel.execution_state == "dead"):
-            kernel.execution_state = state
+            before, kernel.execution_state = kernel.execution_state, state
+            if state == "idle" and before != "idle":
+                self._on_idle(kernel_id)
         if link.activity is not None:
             kernel.last_activity = moment(link.activity.last_activity)
             self._on_activity(kernel.last_activity)

@@ -41,6 +41,7 @@ class ResizeTracker:
         self._note_again = note_again
         self._log = log
         self._tasks: set[asyncio.Task[None]] = set()
+        self._in_part: set[str] = set()  # kernels whose limits on the machine are not those of their size yet
         if admission is not None:
             admission.observe_resizes(self.take_outcome)
 
@@ -67,9 +68,7 @@ class ResizeTracker:
         self._note(kernel_id, None)
         if isinstance(outcome, Grant):
             self._rename(kernel, outcome)
-            task = asyncio.create_task(self._apply(kernel), name=f"aliquot-resize-{kernel_id}")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._begin(kernel)
 
     def _rename(self, kernel: ManagedKernel, grant: Grant) -> None:
         """Let the kernel hold another grant at once.
@@ -84,13 +83,29 @@ class ResizeTracker:
             KERNEL_CURRENTLY_RUNNING_TOTAL.labels(type=kernel.kernel_name).inc()
             self._note_again(kernel)
 
+    def _begin(self, kernel: ManagedKernel) -> None:
+        self._in_part.discard(kernel.kernel_id)
+        task = asyncio.create_task(self._apply(kernel), name=f"aliquot-resize-{kernel.kernel_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     async def _apply(self, kernel: ManagedKernel) -> None:
         try:
             left = await kernel.apply_grant()
         except AliquotError as error:
             left = str(error)
         if left:
-            self._log.warning("kernel=%s resize=in_part left=%r; its next start has all of it", kernel.kernel_id, left)
+            there = {kernel_id for kernel_id in self._in_part if self._find(kernel_id) is not None}
+            self._in_part = there | {kernel.kernel_id}
+            self._log.warning("kernel=%s resize=in_part left=%r; tried again when it is idle", kernel.kernel_id, left)
+
+    def try_again(self, kernel_id: str) -> None:
+        """Try to set the limits that the system refused while the kernel was at work. Called when it becomes idle.
+
+        A kernel that holds more memory than its new size has gets the limit once it has given some back.
+        """
+        if kernel_id in self._in_part and (kernel := self._find(kernel_id)) is not None:
+            self._begin(kernel)
 
     def _note(self, kernel_id: str, pending: PendingResize | None) -> None:
         kernel = self._find(kernel_id)

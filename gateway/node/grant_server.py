@@ -16,6 +16,7 @@ import os
 import socket
 import struct
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -44,7 +45,7 @@ _QUESTION_SECONDS = 10.0
 _UNREAD_SECONDS = 10.0
 _LINES_PER_SECOND, _LINES_AT_ONCE = 5.0, 50.0
 _LONGEST_NAME = 200
-_LINGER_SECONDS, _MOST_LINGERING = 2.0, 128
+_LINGER_SECONDS, _MOST_LINGERING, _MOST_OF_AN_ACCOUNT = 2.0, 128, 8
 _MOST_UNACCEPTED = 1024  # a class of users that starts at once
 _UCRED = struct.Struct("3i")
 
@@ -75,7 +76,7 @@ class LocalSocket:
         self._is_taken = is_taken
         self._grants = ClientGrants()
         self._ending: set[asyncio.Task[None]] = set()
-        self._lingering = 0
+        self._lingering: Counter[int] = Counter()  # by account
         self._is_recovered = False
         self._began = time.time()
         self._processes = ProcessRuntime()
@@ -158,12 +159,13 @@ class LocalSocket:
         """Say why, and let the peer send what it is about to send: it reads the answer only then."""
         with contextlib.suppress(ConnectionError, asyncio.TimeoutError):
             await peer.send(error_record(error))
-            if self._lingering < _MOST_LINGERING:
-                self._lingering += 1
+            lingering = self._lingering
+            if lingering[peer.uid] < _MOST_OF_AN_ACCOUNT and lingering.total() < _MOST_LINGERING:
+                lingering[peer.uid] += 1
                 try:
                     await within(peer.finish(), _LINGER_SECONDS)
                 finally:
-                    self._lingering -= 1
+                    lingering[peer.uid] -= 1
 
     async def _serve(self, peer: _Peer) -> None:
         """Give the peer a grant, and keep that until its kernel ends. Raises AliquotError."""

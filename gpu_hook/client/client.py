@@ -22,8 +22,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from jupyter_aliquot.gpu_hook.base.unix_sockets import open_connection
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, check_runtime_dir, find_runtime_dir
-from jupyter_aliquot.gpu_hook.waiting import end_task, forget_reading, outlasting_task, within
+from jupyter_aliquot.gpu_hook.waiting import end_task, forget_reading, outlasting_task
 
 from .agent_process import AgentFacts, AgentStartError, find_agent, start_agent
 from .reports import (
@@ -123,15 +124,9 @@ class AgentClient:
         """
         path = agent_socket_path(runtime_dir)
         try:
-            opening = asyncio.ensure_future(asyncio.open_unix_connection(path, limit=_LONGEST_ANSWER))
-            reader, writer = await within(opening, seconds)
+            reader, writer = await open_connection(path, limit=_LONGEST_ANSWER, seconds=seconds)
         except (OSError, asyncio.TimeoutError) as error:
             raise _unreachable(path, error) from error
-        except asyncio.CancelledError:
-            # It may have opened just when its caller gave up.
-            if not opening.cancelled() and opening.exception() is None:
-                opening.result()[1].close()
-            raise
         return cls(reader, writer, path)
 
     @property

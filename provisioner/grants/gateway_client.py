@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from jupyter_aliquot.gpu_hook.base.unix_sockets import open_connection
 from jupyter_aliquot.gpu_hook.waiting import within
 from jupyter_aliquot.provisioner import errors
 from jupyter_aliquot.provisioner.resources import Grant, Request
@@ -30,6 +31,7 @@ LONGEST_LINE = 1 << 20
 LONGEST_QUESTION = 1 << 14  # all that a requester says in one line
 # The gateway gets this much longer than the requester waits, to give its reason.
 _ANSWER_SECONDS = 5.0
+_CONNECT_SECONDS = 10.0
 
 _CODES: dict[str, type[errors.AliquotError]] = {
     "account": errors.AccountError,
@@ -76,7 +78,9 @@ class GatewayConnection:
     async def connect(cls, path: Path) -> GatewayConnection:
         """Connect to the gateway. Raises NoGatewayError."""
         try:
-            return cls(*await asyncio.open_unix_connection(path, limit=LONGEST_LINE))
+            return cls(*await open_connection(path, limit=LONGEST_LINE, seconds=_CONNECT_SECONDS))
+        except asyncio.TimeoutError:
+            raise NoGatewayError(f"the gateway at {path} took no connection within {_CONNECT_SECONDS:g} s") from None
         except OSError as error:
             raise NoGatewayError(f"no gateway answers at {path}: {error}") from error
 

@@ -328,6 +328,17 @@ def test_an_account_that_asks_without_end_is_refused_and_disturbs_no_other(machi
     assert asker("bob").ask("not-disturbed")["ok"]
 
 
+def test_a_thousand_open_connections_of_an_account_stop_no_other(machine: Machine, asker: Any) -> None:
+    """Those beyond an account's own are closed before a line of them is read."""
+    with contextlib.ExitStack() as flood:
+        first = [flood.enter_context(connect_as(UIDS["eve"], machine.run / "gateway.sock")) for _ in range(512)]
+        assert asker("bob").ask("beside-a-flood")["ok"]
+        more = [flood.enter_context(connect_as(UIDS["eve"], machine.run / "gateway.sock")) for _ in range(512)]
+        assert asker("bob").ask("beside-a-larger-flood")["ok"]
+        told = [json.loads(one.makefile("r").readline()) for one in (first[-1], more[-1])]
+        assert {one["code"] for one in told} == {"limit"}
+
+
 def test_a_line_that_is_too_long_ends_the_connection_alone(machine: Machine, asker: Any) -> None:
     bob = asker("bob")
     with contextlib.suppress(OSError):

@@ -13,7 +13,7 @@ from jupyter_aliquot.provisioner.relay.wire.files import RelayRequest
 from jupyter_aliquot.provisioner.relay.wire.peer import Refusal
 from jupyter_aliquot.provisioner.resources import Bytes
 
-LIMITS = GroupLimits(Bytes(1 << 30), 2.5)
+LIMITS = GroupLimits(Bytes(1 << 30), 2.5, 1024)
 UID, KERNEL = 3001, "a-kernel"
 
 
@@ -25,6 +25,8 @@ def version_2(folder: Path) -> ControlGroups:
         group.mkdir(parents=True)
         (group / "cgroup.subtree_control").write_text("")
     (group_of(folder) / "memory.current").write_text("1000\n")
+    for name in ("memory.swap.max", "pids.max"):
+        (group_of(folder) / name).write_text("max\n")
     return ControlGroups(folder)
 
 
@@ -36,8 +38,10 @@ def test_a_process_enters_its_kernels_group_with_its_limits(tmp_path: Path) -> N
     groups = version_2(tmp_path)
     groups.prepare()
     groups.enter(UID, KERNEL, LIMITS)
-    found = {name: (group_of(tmp_path) / name).read_text() for name in ("memory.max", "cpu.weight", "cgroup.procs")}
-    assert found == {"memory.max": str(1 << 30), "cpu.weight": "250", "cgroup.procs": str(os.getpid())}
+    names = ("memory.max", "memory.swap.max", "pids.max", "cpu.weight", "cgroup.procs")
+    found = {name: (group_of(tmp_path) / name).read_text() for name in names}
+    want_limits = {"memory.max": str(1 << 30), "memory.swap.max": "0", "pids.max": "1024", "cpu.weight": "250"}
+    assert found == {**want_limits, "cgroup.procs": str(os.getpid())}
     enabled = [(folder / "cgroup.subtree_control").read_text() for folder in (tmp_path, group_of(tmp_path).parent)]
     assert enabled == ["+cpu +pids", "+memory +cpu +pids"]
 
@@ -93,9 +97,28 @@ def test_a_system_without_groups_starts_kernels_and_says_so_once(
         {"memory": -1, "cpus": 1},
         {"memory": 1 << 61, "cpus": 1},
         {"memory": 1, "cpus": 0},
+        {"memory": 1, "cpus": 1, "pids": -1},
+        {"memory": 1, "cpus": 1, "pids": "9"},
     ],
 )
 def test_a_limit_that_is_none_is_refused(header: dict[str, object], tmp_path: Path) -> None:
     groups = KernelGroups(version_2(tmp_path))
     with pytest.raises(Refusal, match="a limit has memory, a number of bytes, and cpus, a number"):
         groups.change(tmp_path, header)
+
+
+def test_version_1_bounds_memory_with_swap_and_processes(tmp_path: Path) -> None:
+    for tree in ("memory", "pids"):
+        (tmp_path / tree / "aliquot.slice" / f"user-{UID}").mkdir(parents=True)
+    (tmp_path / "memory" / "cgroup.procs").write_text("")
+    groups, where = ControlGroups(tmp_path), f"aliquot.slice/user-{UID}/kernel-{KERNEL}"
+    files = {
+        tmp_path / "memory" / where / "memory.limit_in_bytes": str(1 << 30),
+        tmp_path / "memory" / where / "memory.memsw.limit_in_bytes": str(1 << 30),
+        tmp_path / "pids" / where / "pids.max": "1024",
+    }
+    for path in files:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("")
+    groups.enter(UID, KERNEL, LIMITS)
+    assert {path: path.read_text() for path in files} == files

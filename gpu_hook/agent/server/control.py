@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 LONGEST_REQUEST = 1 << 20
 _MOST_UNREAD = 8 << 20
+_MOST_UNACCEPTED = 1024
 _UNREAD_SECONDS = 5.0
 _TOLD_AGAIN_SECONDS = 60.0  # of an account that is turned away: it must not fill the log
 _FILE_SECONDS = 1.0  # between two checks of the socket file
@@ -65,7 +66,9 @@ class ControlServer:
 
         The caller holds agent.lock, so an existing socket is stale.
         """
-        self._server = await asyncio.start_unix_server(self._accept, sock=_bind(path), limit=LONGEST_REQUEST)
+        self._server = await asyncio.start_unix_server(
+            self._accept, sock=_bind(path), limit=LONGEST_REQUEST, backlog=_MOST_UNACCEPTED
+        )
         self._file = _file_at(path)
 
     async def keep_file(self, path: Path, period_seconds: float = _FILE_SECONDS) -> None:

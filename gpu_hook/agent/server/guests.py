@@ -5,6 +5,7 @@ Each may speak of kernels that are reserved for its account, and of nothing else
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ from jupyter_aliquot.gpu_hook.base.process_account import account_of
 
 from .request_fields import read_int, read_kernel_id
 
+# Of its relay, of the client that holds its grant, and of those before them that have not ended yet.
+_CONNECTIONS_OF_A_KERNEL = 8
 _OPERATIONS = frozenset({"reserve", "bind", "activity", "watch", "trimmer", "trimmed"})
 
 
@@ -22,16 +25,23 @@ class Guests:
     def __init__(self, reservations: Reservations) -> None:
         self._reservations = reservations
         self._accounts: dict[int, int] = {}
+        self._connections: Counter[int] = Counter()  # by account
 
     def admit(self, connection: int, uid: int) -> bool:
-        """Enter a connection of another account if a kernel is reserved for it."""
-        if not any(kernel.reservation.uid == uid for kernel in self._reservations.kernels):
+        """Enter a connection of another account that has kernels here, as many as these can need."""
+        kernels = sum(kernel.reservation.uid == uid for kernel in self._reservations.kernels)
+        if self._connections[uid] >= kernels * _CONNECTIONS_OF_A_KERNEL:
             return False
+        self._connections[uid] += 1
         self._accounts[connection] = uid
         return True
 
     def drop_connection(self, connection: int) -> None:
-        self._accounts.pop(connection, None)
+        uid = self._accounts.pop(connection, None)
+        if uid is not None:
+            self._connections[uid] -= 1
+            if not self._connections[uid]:
+                del self._connections[uid]
 
     def check(self, request: Mapping[str, Any], connection: int) -> None:
         """Refuse a guest's request unless it is about a kernel of the guest's account. Raises Refused.

@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from jupyter_aliquot.gpu_hook.base.unix_sockets import connect
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.gpu_hook.waiting import within
 from jupyter_aliquot.provisioner.control_groups import GroupLimits
@@ -59,7 +60,6 @@ from .link import (
     RelayLink,
     SentRequest,
     check_listener,
-    connect,
 )
 
 __all__ = [
@@ -159,7 +159,8 @@ async def signal_kernel(record: RelayRecord, number: int) -> None:
 
 async def limit_kernel(record: RelayRecord, limits: GroupLimits) -> None:
     """Change the limits of the control group of another account's kernel: the relay host may."""
-    await _ask_host(record.folder, {"op": "limit", "memory": int(limits.memory), "cpus": limits.cpus})
+    asked = {"op": "limit", "memory": int(limits.memory), "cpus": limits.cpus, "pids": limits.pids}
+    await _ask_host(record.folder, asked)
 
 
 async def list_kernelspecs(runtime: RuntimeDir, account: str, known: str = "") -> Mapping[str, Any]:

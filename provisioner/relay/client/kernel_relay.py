@@ -200,7 +200,7 @@ class KernelRelay:
             await limit_kernel(self.record, limits)
         except RelayError as error:
             self._log.warning("kernel=%s limits=kept reason=%s", self.record.kernel_id, error)
-            return f"Its limits on this machine stay as they are until its next start: {error}"
+            return f"Its limits on this machine stay as they are until it gives memory back, or starts anew: {error}"
         return ""
 
     async def stop(self) -> None:
@@ -242,6 +242,7 @@ def _request(manager: Any, kernel_id: str, options: RelayOptions) -> RelayReques
         account=options.account,
         group_memory=int(options.group.memory),
         group_cpus=float(options.group.cpus),
+        group_pids=options.group.pids,
         user_store_bytes=options.unsent_bytes.user,
         all_store_bytes=options.unsent_bytes.all,
         facts={"kernelspec": manager.kernel_name, "connection_file": manager.connection_file, **options.facts},

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from jupyter_aliquot.gpu_hook.base.unix_sockets import connect
 from jupyter_aliquot.gpu_hook.waiting import forget_reading, within
 from jupyter_aliquot.provisioner.errors import RelayProtocolError, RelayUnavailableError
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
@@ -40,7 +41,6 @@ from jupyter_aliquot.provisioner.relay.wire.protocol import (
 from .unacknowledged import Unacknowledged
 
 _HELLO_SECONDS = 10.0
-_RETRY_SECONDS = 0.01
 _MOST_FIELDS = 32
 
 
@@ -391,19 +391,6 @@ def _scalars(told: Mapping[str, Any]) -> dict[str, Any]:
     if len(told) > _MOST_FIELDS:
         raise ValueError(f"{len(told)} fields; at most {_MOST_FIELDS} are known")
     return {str(name): value for name, value in told.items() if value is None or isinstance(value, (str, int, float))}
-
-
-async def connect(connection: socket.socket, path: Path) -> None:
-    """Connect, and wait while the relay's queue of connections is full.
-
-    asyncio takes that for progress.
-    """
-    while True:
-        try:
-            connection.connect(os.fspath(path))
-            return
-        except BlockingIOError:
-            await asyncio.sleep(_RETRY_SECONDS)
 
 
 def check_listener(connection: socket.socket, folder: Path) -> int:

@@ -18,6 +18,7 @@ from jupyter_aliquot.provisioner.resources import Bytes
 
 _MOST_CPUS = 100_000.0
 _MOST_BYTES = 1 << 60
+_MOST_PIDS = 1 << 22  # the most that the system has
 
 
 class KernelGroups:
@@ -30,14 +31,14 @@ class KernelGroups:
             self._groups.prepare()
         except OSError as error:
             self._is_there = False
-            log("no_control_groups", reason=f"{error}; kernels have no limits of memory and CPUs")
+            log("no_control_groups", reason=f"{error}; kernels have no limits of memory, CPUs and processes")
 
     def enter(self, uid: int, kernel_id: str, request: RelayRequest | None) -> None:
         """Enter a kernel's group, in the child that becomes its relay and is still root's.
 
         Without a *request* the relay follows a killed one, and enters the group of that.
         """
-        limits = NO_LIMITS if request is None else _limits(request.group_memory, request.group_cpus)
+        limits = NO_LIMITS if request is None else _limits(request.group_memory, request.group_cpus, request.group_pids)
         if not self._is_there or (request is not None and not limits):
             return
         try:
@@ -47,7 +48,7 @@ class KernelGroups:
 
     def change(self, folder: Path, header: Mapping[str, Any]) -> None:
         """Change the limits of a kernel that runs. Raises Refusal where the system does not."""
-        limits = _limits(header.get("memory"), header.get("cpus"))
+        limits = _limits(header.get("memory"), header.get("cpus"), header.get("pids", 0))
         if not limits:
             raise Refusal("bad_request", "a limit has memory, a number of bytes, and cpus, a number")
         try:
@@ -63,9 +64,9 @@ class KernelGroups:
             self._groups.remove_others(kernel_ids)
 
 
-def _limits(memory: object, cpus: object) -> GroupLimits:
+def _limits(memory: object, cpus: object, pids: object) -> GroupLimits:
     """Return the limits of a request; none for what is no number."""
-    if not isinstance(memory, int) or not isinstance(cpus, (int, float)):
+    if not isinstance(memory, int) or not isinstance(cpus, (int, float)) or not isinstance(pids, int):
         return NO_LIMITS
-    is_right = 0 < memory < _MOST_BYTES and 0 < cpus < _MOST_CPUS
-    return GroupLimits(Bytes(memory), float(cpus)) if is_right else NO_LIMITS
+    is_right = 0 < memory < _MOST_BYTES and 0 < cpus < _MOST_CPUS and 0 <= pids < _MOST_PIDS
+    return GroupLimits(Bytes(memory), float(cpus), pids) if is_right else NO_LIMITS

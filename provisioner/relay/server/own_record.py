@@ -46,6 +46,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "account": (str,),
     "group_memory": (int,),
     "group_cpus": (int, float),
+    "group_pids": (int,),
 }
 
 

@@ -70,8 +70,8 @@ class RelayRequest:
     ``user``, and all kernels, share. ``unread_bytes`` bounds what waits for the kernel to read it.
     0: no bound. Curve keys (Z85, empty: none) are the front's: clients that have them speak
     CurveZMQ. ``account``: the system account as which relay and kernel run; empty: that of the host,
-    or of the gateway that a host of root serves. ``group_memory`` (bytes) and ``group_cpus``: the
-    limits of the control group that a host of root makes for them; 0: none.
+    or of the gateway that a host of root serves. ``group_memory`` (bytes), ``group_cpus`` and
+    ``group_pids``: the limits of the control group that a host of root makes for them; 0: none.
     """
 
     kernel_id: str
@@ -98,6 +98,7 @@ class RelayRequest:
     account: str = ""
     group_memory: int = 0
     group_cpus: float = 0.0
+    group_pids: int = 0
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,17 @@ import logging
 from functools import partial
 
 import pytest
+from traitlets import TraitError
+from traitlets.config import Application
 
 from jupyter_aliquot.gateway.base.clock import SystemClock
+from jupyter_aliquot.gateway.config import Aliquot
 from jupyter_aliquot.gateway.node.agent_options import differences
 from jupyter_aliquot.gateway.node.connection import AgentLink
 from jupyter_aliquot.gateway.serverapp.ephemeral_stack import EphemeralStack, StackSettings
 from jupyter_aliquot.gpu_hook.agent.settings import read_arguments
 
+WORDS = ["--overcommit", "1"]
 IN_FORCE = read_arguments(["--overcommit", "1", "--driver", "softgpu"]).options
 
 
@@ -39,6 +43,26 @@ def test_values_are_told_as_they_are_written(option: str, value: str, want: str)
 @pytest.mark.parametrize("arguments", [[], ["--overcommit", "1.0"], ["--driver", "auto"], ["--driver=softgpu"]])
 def test_what_is_in_force_or_left_open_is_not_told(arguments: list[str]) -> None:
     assert differences(arguments, IN_FORCE) == ()
+
+
+@pytest.mark.parametrize("option", ["[--overcommit,1]", "--overcommit 1", "--overcommit=1 --swap-memory=60%"])
+def test_options_that_a_shell_made_one_text_are_refused_with_how_to_write_them(option: str) -> None:
+    with pytest.raises(TraitError) as caught:
+        Aliquot(agent_options=[option])
+    assert f"c.Aliquot.agent_options: {option!r} is not valid" in str(caught.value)
+    assert "--Aliquot.agent_options=--overcommit --Aliquot.agent_options=1" in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:.*for containers is deprecated in traitlets")
+@pytest.mark.parametrize(
+    "words",
+    [["--Aliquot.agent_options=['--overcommit','1']"], [f"--Aliquot.agent_options={one}" for one in WORDS]],
+)
+def test_a_list_and_single_words_on_a_command_line_are_the_agents_options(words: list[str]) -> None:
+    app = Application()
+    app.classes = [Aliquot]
+    app.parse_command_line(words)
+    assert Aliquot(parent=app).agent_options == WORDS
 
 
 def test_an_agent_that_tells_no_options_differs_in_none() -> None:

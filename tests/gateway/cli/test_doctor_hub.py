@@ -16,11 +16,14 @@ from types import SimpleNamespace
 import pytest
 from ports import free_port
 
+from jupyter_aliquot.gateway.base.version import installed_version
 from jupyter_aliquot.gateway.doctor import deployment, hub_tokens, kernel_accounts, nvidia
 from jupyter_aliquot.gateway.doctor.deployment import Deployment
+from jupyter_aliquot.gateway.doctor.gateways import check_chosen_gateway
 from jupyter_aliquot.gateway.doctor.runner import FAIL, OK, WARN
 from jupyter_aliquot.gateway.installation.files import Installation, planned_files
 from jupyter_aliquot.gpu_hook.paths import Driver, RuntimeDir
+from jupyter_aliquot.provisioner.control_groups import WITHOUT_GROUPS
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 AGENT = "etc/systemd/system/aliquot-agent.service"
@@ -309,3 +312,54 @@ def test_a_configuration_that_others_can_change_is_not_run(root: Path) -> None:
     (found,) = here(root).check_gateways()
     assert (found.state, "other accounts than root can change it" in found.found) == (WARN, True)
     assert "chmod go-w" in found.remedy
+
+
+def test_kernels_without_control_groups_are_told_with_what_to_do(root: Path) -> None:
+    (found,) = here(root).check_groups()
+    assert (found.state, found.about, found.found) == (WARN, "control groups", WITHOUT_GROUPS)
+    assert "journalctl -u aliquot-relay.service" in found.remedy
+    (root / "sys/fs/cgroup").mkdir(parents=True)
+    (root / "sys/fs/cgroup/cgroup.controllers").write_text("memory cpu pids")
+    (root / "sys/fs/cgroup/aliquot.slice").mkdir()
+    (found,) = here(root).check_groups()
+    assert (found.state, found.found) == (OK, "kernels have limits of memory and processes, and share the CPUs")
+
+
+@pytest.mark.parametrize(
+    ("version", "state", "want"),
+    [
+        (installed_version(), OK, f"version {installed_version()}"),
+        ("0.0.1", WARN, f"is version 0.0.1, and this environment has {installed_version()}"),
+        (None, FAIL, "does not tell its status"),
+    ],
+)
+def test_a_users_server_compares_its_version_with_its_gateways(
+    version: str | None, state: str, want: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    class Gateway(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append((self.path, self.headers["Authorization"]))
+            body = json.dumps({} if version is None else {"version": version}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Gateway) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        monkeypatch.setenv("JUPYTER_GATEWAY_URL", f"http://127.0.0.1:{server.server_port}/services/aliquot/")
+        monkeypatch.setenv("JUPYTER_GATEWAY_AUTH_TOKEN", "a-token")
+        (found,) = check_chosen_gateway()
+    assert (found.state, want in found.found) == (state, True), found
+    assert found.remedy or state == OK
+    assert seen == [("/services/aliquot/aliquot/api/v1/status", "token a-token")]
+
+
+def test_a_server_without_a_gateway_compares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JUPYTER_GATEWAY_URL", raising=False)
+    assert not check_chosen_gateway()

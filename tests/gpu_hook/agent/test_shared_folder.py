@@ -55,6 +55,22 @@ def control(socket_path: Path, times: int) -> str:
     return repr(said)
 
 
+def open_connections(socket_path: Path, count: int) -> str:
+    """Open so many connections to the agent, and tell how many of them it keeps."""
+    opened = [socket.socket(socket.AF_UNIX) for _ in range(count)]
+    for one in opened:
+        one.settimeout(60)
+        one.connect(os.fspath(socket_path))
+    kept = 0
+    for one in opened:
+        try:
+            one.sendall(b'{"id":1,"op":"hello","version":1,"name":"flood"}\n')
+            kept += bool(one.recv(1))
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # turned away
+    return str(kept)
+
+
 def test_the_socket_of_a_containers_kernel_is_closed_to_the_machines_other_accounts(
     a_shared_node: ANode, open_holder: Callable[[], AHolder]
 ) -> None:
@@ -93,3 +109,16 @@ def test_accounts_that_are_turned_away_write_a_line_each_and_fill_no_log(
     log = a_shared_node.log()
     assert log.count("event=turned_away") == 2
     assert log.count("event=hook_refused kernel=adas") == 2
+
+
+def test_an_account_has_as_many_connections_as_its_kernels_can_need(
+    a_shared_node: ANode, open_holder: Callable[[], AHolder]
+) -> None:
+    """An account that opens a thousand costs no other account its own."""
+    holder = open_holder()
+    for kernel_id, account in (("adas", ADA), ("bobs", BOB), ("bobs-too", BOB)):
+        holder.reserve(kernel_id, 10, uid=account)
+    path = RuntimeDir(a_shared_node.folder).agent_socket
+    assert as_another(lambda: open_connections(path, 1000), BOB) == "16"
+    assert as_another(lambda: open_connections(path, 10), ADA) == "8"
+    assert as_another(lambda: open_connections(path, 10), BOB) == "10", "closed ones count no more"

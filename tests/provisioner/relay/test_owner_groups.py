@@ -22,7 +22,7 @@ from jupyter_aliquot.provisioner.runtime.relay_process import RelayedRuntime
 from jupyter_aliquot.provisioner.terminations import read_ending
 
 MIB = 1 << 20
-LIMITS = {"group_memory": 128 * MIB, "group_cpus": 0.5}
+LIMITS = {"group_memory": 128 * MIB, "group_cpus": 0.5, "group_pids": 40}
 TAKES_TOO_MUCH = "block = b'x' * (300 << 20)"
 
 
@@ -47,6 +47,12 @@ def groups_of(pid: int) -> list[str]:
     ]
 
 
+def most_pids(record: RelayRecord) -> str:
+    """Return how many processes and threads a kernel's group may have."""
+    (found,) = [path for tree in ("", "pids") if (path := MOUNTED / tree / group_of(record)[1:] / "pids.max").exists()]
+    return found.read_text().strip()
+
+
 def launch_of(record: RelayRecord, code: str) -> Launch:
     spec = LaunchSpec(record.kernel_id, (sys.executable, "-c", code), tuple(ENV.items()), program=sys.executable)
     return Launch(spec, relay=record)
@@ -63,7 +69,9 @@ def test_relay_and_kernel_are_in_a_group_of_their_own_which_goes_with_them(a_hou
         use = ControlGroups().memory_use(ADA, record.kernel_id)
         assert use is not None
         assert use.limit == 128 * MIB
-        await client.limit_kernel(record, GroupLimits(Bytes(256 * MIB), 1.0))
+        assert most_pids(record) == "40"
+        await client.limit_kernel(record, GroupLimits(Bytes(256 * MIB), 1.0, 50))
+        assert most_pids(record) == "50"
         use = ControlGroups().memory_use(ADA, record.kernel_id)
         assert use is not None
         assert use.limit == 256 * MIB
