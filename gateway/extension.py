@@ -50,6 +50,7 @@ from jupyter_aliquot.gateway.node.callers import Callers
 from jupyter_aliquot.gateway.node.connection import AgentLink
 from jupyter_aliquot.gateway.node.grant_server import LocalSocket
 from jupyter_aliquot.gateway.node.launcher import agent_arguments, agent_starter
+from jupyter_aliquot.gateway.node.lent_numbers import LentNumbers
 from jupyter_aliquot.gateway.node.watcher import NodeWatch
 from jupyter_aliquot.gateway.nodes.registry import RemoteNodes
 from jupyter_aliquot.gateway.nodes.remembered import RememberedNodes
@@ -181,7 +182,7 @@ class AliquotExtension(ExtensionApp):
             services.admission,
             self.log,
             partial(_teams_of, services),
-            Callers(_users_of_accounts(services)),
+            Callers(_users_of_accounts(services), counts_for=LentNumbers().lender_of),
             lambda kernel_id: kernel_id in server.kernel_manager,
             services.settings.largest(),
         )

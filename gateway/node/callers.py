@@ -54,8 +54,15 @@ class Callers:
     serves its own account alone. It may block.
     """
 
-    def __init__(self, user_of: Callable[[int], str] | None = None, limits: CallerLimits | None = None) -> None:
+    def __init__(
+        self,
+        user_of: Callable[[int], str] | None = None,
+        limits: CallerLimits | None = None,
+        counts_for: Callable[[int], int] = lambda uid: uid,
+    ) -> None:
         self._user_of = user_of
+        # The number that a connection counts for: the lender's of one that was lent.
+        self.counts_for = counts_for
         self._limits = limits or CallerLimits()
         self._connections: Counter[int] = Counter()
         # The system's list of accounts may hang, and other parts of the gateway need threads, too.
@@ -75,14 +82,15 @@ class Callers:
             return
         if self._user_of is None:
             raise RequestError(f"User {uid} cannot use the gateway of user {os.geteuid()}. Start one of your own.")
-        self._check(uid, now)
-        self._connections[uid] += 1
+        counted = self.counts_for(uid)
+        self._check(counted, now)
+        self._connections[counted] += 1
         try:
             yield
         finally:
-            self._connections[uid] -= 1
-            if not self._connections[uid]:
-                del self._connections[uid]
+            self._connections[counted] -= 1
+            if not self._connections[counted]:
+                del self._connections[counted]
 
     def _check(self, uid: int, now: float) -> None:
         limits = self._limits

@@ -257,7 +257,10 @@ def read_node(status: NodeStatus) -> Node:
     devices = tuple(_device(device) for device in status.devices)
     rule = status.oversubscription_rule
     evicted = None if status.evicted is None else frozenset(status.evicted)
-    return Node(status.node, status.driver, devices, rule.rule(), rule.largest_kernel_bytes, evicted)
+    ending = frozenset(status.ending_kernels)
+    return Node(
+        status.node, status.driver, devices, rule.rule(), rule.largest_kernel_bytes, evicted=evicted, ending=ending
+    )
 
 
 def _device(device: DeviceStatus) -> Device:

@@ -159,13 +159,13 @@ class LocalSocket:
         """Say why, and let the peer send what it is about to send: it reads the answer only then."""
         with contextlib.suppress(ConnectionError, asyncio.TimeoutError):
             await peer.send(error_record(error))
-            lingering = self._lingering
-            if lingering[peer.uid] < _MOST_OF_AN_ACCOUNT and lingering.total() < _MOST_LINGERING:
-                lingering[peer.uid] += 1
+            lingering, account = self._lingering, self._callers.counts_for(peer.uid)
+            if lingering[account] < _MOST_OF_AN_ACCOUNT and lingering.total() < _MOST_LINGERING:
+                lingering[account] += 1
                 try:
                     await within(peer.finish(), _LINGER_SECONDS)
                 finally:
-                    lingering[peer.uid] -= 1
+                    lingering[account] -= 1
 
     async def _serve(self, peer: _Peer) -> None:
         """Give the peer a grant, and keep that until its kernel ends. Raises AliquotError."""

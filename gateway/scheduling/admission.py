@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -335,7 +335,7 @@ class Admission:
 
     async def _cycle(self) -> None:
         # 1. Ended grants make capacity free.
-        await self._finish_releases()
+        told = await self._tell_releases()
         try:
             # 2. After the agent came back, grants are renewed before requests are served.
             await self._renew_holdings()
@@ -345,6 +345,9 @@ class Admission:
         except AliquotError as error:
             self._wait_for_agent(error)
             return
+        finally:
+            # Those who released ask anew only when it is known whether the kernel keeps memory.
+            _resolve(told)
         self._queue_returns(snapshot)
         # 4. Heads of the queue, in order of arrival, without kernels whose last grant is not
         # released yet.
@@ -386,9 +389,12 @@ class Admission:
         self._queue.rank(queue_order(self._ledger.snapshot(), self._queue.pending()))
 
     async def _finish_releases(self) -> None:
+        _resolve(await self._tell_releases())
+
+    async def _tell_releases(self) -> list[asyncio.Future[None]]:
         """Remove ended grants from the ledger, and then tell the agent."""
         self._ledger.commit(released=self._releases)
-        await self._releases.tell_agent()
+        return await self._releases.tell_agent()
 
     async def _renew_holdings(self) -> None:
         if self._seen_connections != self._agent.connections:
@@ -514,3 +520,9 @@ class Admission:
                 self._refuse(waiting, refusal)
             else:
                 waiting.why = agent_unavailable(waiting.pending.request, str(error))
+
+
+def _resolve(futures: Iterable[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)

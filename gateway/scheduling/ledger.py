@@ -96,6 +96,7 @@ class Node:
     largest_kernel_bytes: int = 0  # reserved, by any program
     # Kernels that left their devices, whose parts others may have; None: the agent evicts none.
     evicted: frozenset[str] | None = None
+    ending: frozenset[str] = frozenset()  # kernels without a grant, of which a process keeps memory
 
     @property
     def can_evict(self) -> bool:
@@ -166,13 +167,15 @@ class Holding:
 class LedgerSnapshot:
     """The ledger at one moment. ``version`` counts the commits.
 
-    ``quotas`` are the teams' quotas in force; None without a quota file.
+    ``quotas`` are the teams' quotas in force; None without a quota file. ``ending`` are grants that
+    were released, until no process of their kernel keeps memory: they count for limits alone.
     """
 
     version: int = 0
     node: Node = field(default_factory=Node)
     holdings: Mapping[str, Holding] = field(default_factory=lambda: MappingProxyType({}))
     quotas: Quotas | None = None
+    ending: Mapping[str, Holding] = field(default_factory=lambda: MappingProxyType({}))
 
     def capacity(self) -> Capacity:
         """Return the capacity to plan with.
@@ -221,7 +224,10 @@ class LedgerSnapshot:
         return replace(left, node=node, holdings=MappingProxyType({**left.holdings, kernel_id: holding}))
 
     def held_by(self, owner: str, teams: Iterable[str] = ()) -> tuple[Holding, ...]:
-        """Return the grants of this user, and those requested in one of these teams; each once."""
+        """Return the grants of this user, and those requested in one of these teams; each once.
+
+        Those that are ending are among them.
+        """
         found = {held.grant.kernel_id: held for held in self._by_owner.get(owner, ())}
         for team in teams:
             found.update((held.grant.kernel_id, held) for held in self._by_team.get(team, ()))
@@ -239,14 +245,14 @@ class LedgerSnapshot:
     @cached_property
     def _by_owner(self) -> Mapping[str, Sequence[Holding]]:
         found: dict[str, list[Holding]] = {}
-        for held in self.holdings.values():
+        for held in (*self.holdings.values(), *self.ending.values()):
             found.setdefault(held.grant.owner, []).append(held)
         return found
 
     @cached_property
     def _by_team(self) -> Mapping[str, Sequence[Holding]]:
         found: dict[str, list[Holding]] = {}
-        for held in self.holdings.values():
+        for held in (*self.holdings.values(), *self.ending.values()):
             for team in held.requester.teams:
                 found.setdefault(team, []).append(held)
         return found
@@ -273,19 +279,27 @@ class Ledger:
         granted: Iterable[Holding] = (),
         released: Iterable[str] = (),
     ) -> LedgerSnapshot:
-        """Apply one change whole. A grant replaces the kernel's earlier one."""
+        """Apply one change whole. A grant replaces the kernel's earlier one.
+
+        A released grant is ending until an answer of the agent after that tells that it is not.
+        """
         gone, given = set(released), {holding.grant.kernel_id: holding for holding in granted}
         if node is not None and node.evicted is not None:
             given |= self._told_by(node.evicted, given)
-        holdings = self._current.holdings
+        holdings, ending = self._current.holdings, self._current.ending
         if gone or given:
             kept = {kernel_id: holding for kernel_id, holding in holdings.items() if kernel_id not in gone}
+            left = {kernel_id: holding for kernel_id, holding in holdings.items() if kernel_id in gone}
             holdings = MappingProxyType({**kept, **given})
+            ending = _without({**ending, **left}, given)
+        if node is not None and ending:
+            ending = _without(ending, ending.keys() - node.ending)
         self._current = LedgerSnapshot(
             version=self._current.version + 1,
             node=self._current.node if node is None else node,
             holdings=holdings,
             quotas=self._quotas(),
+            ending=ending,
         )
         return self._current
 
@@ -299,3 +313,7 @@ class Ledger:
     def doubt_all(self) -> LedgerSnapshot:
         """Make every grant unconfirmed: the agent was away, and must renew them."""
         return self.commit(granted=[replace(h, is_confirmed=False) for h in self._current.holdings.values()])
+
+
+def _without(holdings: Mapping[str, Holding], kernel_ids: Collection[str]) -> Mapping[str, Holding]:
+    return MappingProxyType({one: holding for one, holding in holdings.items() if one not in kernel_ids})

@@ -47,11 +47,12 @@ class Releases:
         """Release a kernel without a future."""
         self._asked.setdefault(kernel_id, None)
 
-    async def tell_agent(self) -> None:
-        """Tell the agent, after the ledger forgot them.
+    async def tell_agent(self) -> list[asyncio.Future[None]]:
+        """Tell the agent, after the ledger forgot them; return the futures of those that it knows of.
 
         An agent that is away is told first of all when it is back.
         """
+        told = []
         for kernel_id, done in list(self._asked.items()):
             try:
                 await self._agent.release(kernel_id)
@@ -63,5 +64,6 @@ class Releases:
                 self._log.error("kernel=%s release=refused reason=%s", kernel_id, error)
             else:
                 self._asked.pop(kernel_id, None)
-            if done is not None and not done.done():
-                done.set_result(None)
+            if done is not None:
+                told.append(done)
+        return told

@@ -264,6 +264,8 @@ class NodeStatus:
     host_memory_problem: str = ""  # why less host memory is for copies than was set aside
     # Kernels whose parts others may reserve meanwhile; None from an agent that evicts none.
     evicted: tuple[str, ...] | None = None
+    # Released kernels of which a process keeps memory; an earlier agent tells none.
+    ending_kernels: tuple[str, ...] = ()
     driver_problem: str = ""  # why the agent's last look at its devices failed; they count as lost then
 
 
@@ -308,6 +310,7 @@ def read_status(
             oversubscription_rule=read_oversubscription(report.get("oversubscription_rule")),
             host_copies=read_host_copies(report.get("host_copies")),
             evicted=None if report.get("evicted") is None else tuple(str(one) for one in report["evicted"]),
+            ending_kernels=tuple(str(one) for one in report.get("ending_kernels", ())),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UnreadableReportError(f"the agent sent a status that cannot be read: {error!r}") from error

@@ -93,12 +93,18 @@ class Reservations:
         self._processes_changed = processes_changed
         self._kernels: dict[str, Kernel] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}  # kernels that no connection holds
+        self._ending: set[str] = set()  # released, with a process that keeps memory
         self._lost: dict[str, Reservation] = {}  # they ended with the machine, before this agent
         self._departed: dict[int, tuple[str, int]] = {}  # pid -> kernel id, looks at the devices since it left
 
     @property
     def kernels(self) -> Iterable[Kernel]:
         return self._kernels.values()
+
+    @property
+    def ending(self) -> Iterable[str]:
+        """Return the released kernels of which a process keeps memory on its devices."""
+        return self._ending
 
     @property
     def lost(self) -> Iterable[Reservation]:
@@ -133,6 +139,7 @@ class Reservations:
             self._check_same(kernel, asked)
             if kernel.is_ending:
                 kernel.revive()
+                self._ending.discard(kernel.kernel_id)
             kernel.connections.add(connection)
             kernel.note_libraries(libraries)
             self._stop_timer(kernel)
@@ -199,6 +206,7 @@ class Reservations:
         if kernel.end():
             self._finish(kernel)
         else:
+            self._ending.add(kernel_id)
             log.info("event=ending kernel=%s pids=%s", kernel_id, kernel.pids)
         return not was_ending
 
@@ -469,6 +477,7 @@ class Reservations:
             return  # the last of its sessions ended it, while we asked them to end
         self._stop_timer(kernel)
         del self._kernels[kernel.kernel_id]
+        self._ending.discard(kernel.kernel_id)
         kernel.close(keep=False)
         self.ledger.release(kernel.kernel_id)
         self._leases.remove(kernel.kernel_id)

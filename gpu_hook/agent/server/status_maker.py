@@ -201,5 +201,6 @@ class StatusMaker:
             **changes,
             "lost_kernels": [describe_lost(reservation) for reservation in of.reservations.lost],
             "foreign_processes": [describe_finding(finding) for finding in of.auditor.findings.foreign],
+            "ending_kernels": sorted(of.reservations.ending),
             "connections": self._connections(),
         }

@@ -82,6 +82,7 @@ class HandAgent:
         self.pinned: set[str] = set()
         self.grants_given: list[str] = []
         self.refuse_next: AliquotError | None = None
+        self.keeps_memory: set[str] = set()  # kernels of which a process does, also after a release
         self.connections = 1
         self.unavailable_since: float | None = None
         self.message = ""
@@ -114,7 +115,8 @@ class HandAgent:
         await self._answer()
         devices = [self._device(index) for index in range(self._count)]
         evicted = None if self.evicted is None else frozenset(self.evicted)
-        return Node("node", "stub", tuple(devices), evicted=evicted)
+        ending = frozenset(self.keeps_memory - self.held.keys())
+        return Node("node", "stub", tuple(devices), evicted=evicted, ending=ending)
 
     async def evict(self, kernel_id: str) -> None:
         await self._answer()

@@ -158,3 +158,42 @@ def test_what_is_given_up_counts_for_the_teams_alone_in_which_it_was_held() -> N
         return [claim.waits for claim in claims_of(ledger, [one], CAPS, "bob", teams) if claim.waits]
 
     assert (waits("vision"), waits("speech"), waits("vision", "speech")) == ([25], [75], [75])
+
+
+def test_a_released_kernel_counts_for_its_users_limits_while_a_process_of_it_keeps_memory(
+    play: Any, settle: Any
+) -> None:
+    """An account could release at the door, keep its memory, and ask again without end."""
+
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        agent.keeps_memory = {"k0"}
+        for kernel_id in ("k0", "k1"):
+            await admission.submit(a_requester(kernel_id, "bob"), Request(GpuShare(45)))
+        for kernel_id in ("k0", "k1"):
+            await admission.release(kernel_id)
+        await admission.submit(a_requester("k2", "bob"), Request(GpuShare(45)))
+        assert set(admission.snapshot().ledger.holdings) == {"k2"}
+        for _ in range(3):
+            with pytest.raises(errors.LimitError, match=r"may have 0\.9"):
+                admission.submit(a_requester("k3", "bob"), Request(GpuShare(1)))
+            agent.tell()
+            await settle()
+        await admission.submit(a_requester("k3", "ada"), Request(GpuShare(1)))  # no other user pays for it
+        agent.keeps_memory = set()
+        agent.tell()
+        await settle()
+        await admission.submit(a_requester("k4", "bob"), Request(GpuShare(45)))
+
+    play(scene, caps=CAPS, devices=2)
+
+
+def test_a_kernel_that_is_granted_again_while_it_ends_counts_once(play: Any, settle: Any) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        agent.keeps_memory = {"k0"}
+        for _ in range(3):
+            await admission.submit(a_requester("k0", "bob"), Request(GpuShare(45)))
+            assert sum(claim.held for claim in claims_of(admission.snapshot().ledger, (), CAPS, "bob", ())) == 45
+            await admission.release("k0")
+            assert sum(claim.held for claim in claims_of(admission.snapshot().ledger, (), CAPS, "bob", ())) == 45
+
+    play(scene, caps=CAPS)

@@ -6,12 +6,14 @@ import os
 import pwd
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from jupyter_aliquot.gateway.kernels.account_users import AccountUsers
 from jupyter_aliquot.gateway.node.callers import CallerLimits, Callers
+from jupyter_aliquot.gateway.node.lent_numbers import LentNumbers
 from jupyter_aliquot.provisioner.errors import AccountError, LimitError, RequestError
 
 ADA, BOB = 3001, 3002
@@ -100,3 +102,22 @@ def test_questions_are_counted_for_each_account() -> None:
 def test_a_gateway_of_one_account_serves_that_alone() -> None:
     with pytest.raises(RequestError, match="Start one of your own"), Callers().admit(ADA, 0.0):
         pass
+
+
+def test_numbers_that_an_account_was_lent_count_as_the_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes in an account's own containers have them, and could open 64 connections with each."""
+    listed = tmp_path / "subuid"
+    lent = LentNumbers(listed)
+    assert lent.lender_of(200_000) == 200_000, "no file"
+    listed.write_text(f"ada:100000:65536\n{BOB}:300000:10\ngone:400000:5\nno loan\na:b:c\n")
+    monkeypatch.setattr(pwd, "getpwnam", {"ada": SimpleNamespace(pw_uid=ADA)}.__getitem__)
+    numbers = (99_999, 100_000, 165_535, 165_536, 300_000, 300_010, 400_000, ADA)
+    assert [lent.lender_of(uid) for uid in numbers] == [99_999, ADA, ADA, 165_536, BOB, 300_010, 400_000, ADA]
+    callers = Callers(str, CallerLimits(connections=2), lent.lender_of)
+    with callers.admit(100_000, 0.0), callers.admit(ADA, 0.0):
+        with pytest.raises(LimitError, match=f"account {ADA} has 2"), callers.admit(100_001, 0.0):
+            pass
+        with callers.admit(300_000, 0.0):
+            pass
+    listed.write_text("")
+    assert lent.lender_of(100_000) == 100_000, "a changed file is read again"

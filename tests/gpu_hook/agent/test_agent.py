@@ -175,12 +175,14 @@ class TestHolders:
         process.stdout.readline()
         assert a_holder.ask("release", kernel_id="k")["released"] is True
         assert a_node.kernel()["ending"] is True
+        assert a_node.status()["ending_kernels"] == ["k"], "a gateway counts it for its user"
         assert a_holder.reserve("l", 25)["code"] == "no_room"
         process.stdin.write("borrow 5\n")
         process.stdin.flush()
         assert process.stdout.readline() == "0\n", "it gets no more"
         process.kill()
         a_node.until(lambda: a_node.kernel() is None)
+        assert a_node.status()["ending_kernels"] == []
         assert a_holder.reserve("l", 100)["ok"]
 
     def test_a_killed_process_frees_its_room_with_the_release(self, a_node: Any, a_holder: Any) -> None:
