@@ -48,11 +48,17 @@ def with_kernel_accounts(settings: HubSettings, user_id: int, spawner: str) -> H
     """
     if settings.run_kernels_as:
         return settings
+    are_owners = depends_on_spawner(settings, user_id) and settings.account_id() != 0 and changes_accounts(spawner)
+    return replace(settings, run_kernels_as="owner" if are_owners else "gateway")
+
+
+def depends_on_spawner(settings: HubSettings, user_id: int) -> bool:
+    """Return whether kernels are their owners' only where the spawner changes accounts."""
+    if settings.run_kernels_as:
+        return settings.runs_as_owner
     own_option = any(option.startswith(_OPTION) for option in settings.gateway_options)
     # Without an account the Hub would refuse the gateway, unless it is to be root's, for containers.
-    may_be = user_id == 0 and settings.is_managed and bool(settings.gateway_user) and not own_option
-    are_owners = may_be and settings.account_id() != 0 and changes_accounts(spawner)
-    return replace(settings, run_kernels_as="owner" if are_owners else "gateway")
+    return user_id == 0 and settings.is_managed and bool(settings.gateway_user) and not own_option
 
 
 def changes_accounts(spawner: str) -> bool:
@@ -64,6 +70,23 @@ def changes_accounts(spawner: str) -> bool:
     if len(names) == 1 and names[0] not in _OF_ACCOUNTS | _OF_NO_ACCOUNTS:
         names = [cls.__name__.lower() for cls in _classes_of(spawner)]
     return _OF_NO_ACCOUNTS.isdisjoint(names) and not _OF_ACCOUNTS.isdisjoint(names)
+
+
+def check_spawner(decided_for: str, spawner: type) -> None:
+    """Refuse a start by another kind of spawner than the one that decided about kernels' accounts.
+
+    *decided_for* has the names that `changes_accounts` reads; a configuration may choose the class
+    after it calls `configure`. Raises HubConfigError.
+    """
+    found = " ".join(cls.__name__ for cls in spawner.__mro__)
+    if (changes := changes_accounts(found)) == changes_accounts(decided_for):
+        return
+    named = decided_for.split()[0].rpartition(".")[2] if decided_for else "JupyterHub's own"
+    does = "starts servers as their users' accounts" if changes else "starts servers without changing the account"
+    raise HubConfigError(
+        f"the Hub's configuration chooses {spawner.__name__} after Aliquot's configure(), which decided for {named} "
+        f"whose accounts kernels have, and {spawner.__name__} {does}; an administrator should call configure() last"
+    )
 
 
 def _classes_of(text: str) -> Sequence[type]:

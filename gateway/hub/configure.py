@@ -13,7 +13,7 @@ from traitlets.log import get_logger
 from jupyter_aliquot.gateway.base.jupyter_private import appended, updated
 
 from . import config_merge as sections, spawn
-from .accounts import check_account, check_owners, say_accounts, with_kernel_accounts
+from .accounts import check_account, check_owners, depends_on_spawner, say_accounts, with_kernel_accounts
 from .availability import Availabilities
 from .gateways import Gateways
 from .profiles import profile_list
@@ -65,9 +65,11 @@ def configure(c: Config, **settings: Any) -> HubSettings:
         # A server without Aliquot ignores it.
         sections.add_to_list(c, section, "args", [f"--Aliquot.keep_kernels={wanted.keep_kernels}"])
     available = Availabilities(gateways)
+    is_decided = any(depends_on_spawner(one.settings, user_id) for one in asked.each)
+    decided_for = spawner if is_decided and not _has_other_accounts(c) else None
     sections.compose(c, "Spawner", "server_token_scopes", server_token_scopes(gateways.names))
     sections.compose(c, "Spawner", "post_stop_hook", remove_token(gateways.names))
-    sections.compose(c, "Spawner", "apply_user_options", spawn.apply_user_options(gateways, available))
+    sections.compose(c, "Spawner", "apply_user_options", spawn.apply_user_options(gateways, available, decided_for))
     if wanted.has_choice or gateways.are_named:
         _add_choice(c, gateways, available, spawner)
     return wanted if gateways.are_named else gateways.each[0].settings

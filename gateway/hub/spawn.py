@@ -13,10 +13,12 @@ from tornado.web import HTTPError
 
 from jupyter_aliquot.gateway.base.jupyter_private import apply_options_table, validated_options_from_form
 
+from .accounts import check_spawner
 from .availability import Availabilities
 from .gateway_choice import GatewayAwayError, GatewayChoiceError, choose, gateway_form, preselected, read_server
 from .gateways import SERVER_FIELD, Gateway, Gateways
 from .options_form import FIELD, read_form, rest_of, size_form
+from .settings import HubConfigError
 from .size_choice import OfferedSizes, SizeChoice, SizeChoiceError
 
 # Of the user's server, whose gateway mode sends it with each kernel request.
@@ -82,10 +84,13 @@ def options_from_form(gateways: Gateways) -> Callable[[Any], Any]:
     return make
 
 
-def apply_user_options(gateways: Gateways, available: Availabilities) -> Callable[[Any], Any]:
+def apply_user_options(
+    gateways: Gateways, available: Availabilities, decided_for: str | None = None
+) -> Callable[[Any], Any]:
     """Return the function that extends the application of options that is set.
 
-    That is a function, or the Hub's table of options and attributes.
+    That is a function, or the Hub's table of options and attributes. *decided_for* is the spawner
+    that decided whose accounts kernels have; None where it did not.
     """
     offered = gateways.sizes()
     our_options = (FIELD, SERVER_FIELD) if gateways.are_named else (FIELD,)
@@ -93,6 +98,8 @@ def apply_user_options(gateways: Gateways, available: Availabilities) -> Callabl
     def make(found: Any) -> Any:
         async def apply(spawner: Any, options: dict[str, Any]) -> None:
             _check_environment(spawner)
+            if decided_for is not None:
+                _check_class(spawner, decided_for)
             gateway = await _chosen(gateways, available, spawner, options)
             if gateway.sizes is not None and offered is not None:
                 _set_size(gateway.sizes, offered, spawner, options)
@@ -201,6 +208,13 @@ def _check_environment(spawner: Any) -> None:
             "the Hub's configuration sets the spawner's environment after Aliquot's configure(), and with that takes "
             "the gateway away; an administrator should call configure() last",
         )
+
+
+def _check_class(spawner: Any, decided_for: str) -> None:
+    try:
+        check_spawner(decided_for, type(spawner))
+    except HubConfigError as error:
+        raise _refusal(500, str(error)) from None
 
 
 def _refusal(status: int, message: str) -> HTTPError:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tornado.web import HTTPError
 from traitlets.config import Config
 
 pytest.importorskip("jupyterhub", reason="jupyterhub is not installed")
@@ -246,3 +249,36 @@ def say(folder: Path, *, is_default: bool, start_relay_host: bool = True) -> Non
         **OWNER, start_relay_host=start_relay_host, gateway_environment={"ALIQUOT_RUNTIME_DIR": str(folder)}
     )
     kernel_owners.say_accounts(settings, 0, "", is_default=is_default, log=logging.getLogger("hub"))
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize(
+    ("before", "after", "settings", "words"),
+    [
+        ("", "simple", {}, "chooses SimpleLocalProcessSpawner after Aliquot's configure()"),
+        ("", "simple", {"run_kernels_as": "owner"}, "starts servers without changing the account"),
+        ("simple", "localprocess", {}, "starts servers as their users' accounts"),
+        ("", "localprocess", {}, ""),
+        ("simple", "simple", {}, ""),
+        ("", "simple", {"run_kernels_as": "gateway"}, ""),
+    ],
+)
+def test_a_spawner_that_is_chosen_after_configure_starts_no_server_where_kernels_accounts_would_be_others(
+    before: str, after: str, settings: dict[str, Any], words: str
+) -> None:
+    from jupyterhub.spawner import LocalProcessSpawner, SimpleLocalProcessSpawner
+
+    c = Config()
+    if before:
+        c.JupyterHub.spawner_class = before
+    configure(c, **{"gateway_user": "aliquot", **settings})
+    chosen = {"simple": SimpleLocalProcessSpawner, "localprocess": LocalProcessSpawner}[after]
+    spawner = chosen(config=c)
+    spawner.user = SimpleNamespace(name="ada", groups=[])
+    if not words:
+        asyncio.run(spawner._run_apply_user_options({}))
+        return
+    with pytest.raises(HTTPError) as caught:
+        asyncio.run(spawner._run_apply_user_options({}))
+    assert words in caught.value.jupyterhub_message
+    assert "call configure() last" in caught.value.jupyterhub_message
