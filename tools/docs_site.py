@@ -87,14 +87,17 @@ def _rewritten(page: Path, text: str) -> str:
 def rewrite(page: Path, text: str) -> str:
     """Return the page's text for the site: links stay within it; blocks of code are left as they are."""
     parts: list[str] = []
+    prose: list[str] = []  # a link may go over the end of a line
     is_code = False
     for line in text.splitlines(keepends=True):
-        if _FENCE.match(line):
-            is_code = not is_code
-            parts.append(line)
+        is_fence = _FENCE.match(line) is not None
+        if is_fence or is_code:
+            parts += [_rewritten(page, "".join(prose)), line]
+            prose = []
         else:
-            parts.append(line if is_code else _rewritten(page, line))
-    return "".join(parts)
+            prose.append(line)
+        is_code = is_code != is_fence
+    return "".join([*parts, _rewritten(page, "".join(prose))])
 
 
 def sections(index: str) -> dict[str, str]:

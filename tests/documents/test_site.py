@@ -70,7 +70,9 @@ def test_the_site_has_all_pages_and_a_search(site: Path) -> None:
 def test_links_stay_in_the_site_and_files_outside_of_it_are_named_without_one() -> None:
     page = ROOT / "docs/how-to/limits.md"
     text = "[a](../../SECURITY.md#report), [b](../../gateway/sizes), [c](culling.md), [d](https://x.org/y.md)\n"
+    text += "[over\ntwo lines](../../CHANGELOG.md)\n"
     wanted = "[a](../about/security.md#report), b, [c](culling.md), [d](https://x.org/y.md)\n"
+    wanted += "[over\ntwo lines](../about/changelog.md)\n"
     assert docs_site.rewrite(page, text) == wanted
 
 
