@@ -15,6 +15,7 @@ from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.serverapp import ServerApp
 from traitlets import TraitError
 
+from jupyter_aliquot.gateway.api.base import QuotaSources
 from jupyter_aliquot.gateway.api.jupyter import replacements
 from jupyter_aliquot.gateway.api.routes import HANDLERS, SETTING, Sources
 from jupyter_aliquot.gateway.auth.access import may_reach
@@ -281,7 +282,8 @@ class AliquotExtension(ExtensionApp):
         )
         tokens = TokenFile(Path(settings.agent_token_file)) if settings.agent_token_file else NoTokens()
         told = replace(told, nodes=services.nodes, agent_tokens=tokens)
-        return replace(told, changes=changes, outlooks=outlooks, events=events, history=history)
+        quotas = QuotaSources(services.quota_file, self._snapshots.admission)
+        return replace(told, changes=changes, outlooks=outlooks, events=events, history=history, quotas=quotas)
 
     def _largest_here(self) -> GpuShare:
         return largest_here(self._services.settings.largest(), self._services.watch.count_devices())

@@ -9,6 +9,7 @@ from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
 from jupyter_aliquot.gateway.scheduling.lending.team_quotas import TeamQuotas
+from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 from jupyter_aliquot.gateway.status.collector import waiting_elsewhere
 from jupyter_aliquot.gateway.status.expected_starts import ExpectedStarts
 from jupyter_aliquot.gateway.status.report import StatusSnapshot
@@ -46,6 +47,11 @@ class SnapshotSource:
         refused = (f"The quota file is not in force, the last good one is: {file.problem}",) if file.problem else ()
         return (*refused, *(() if found is None else quota_warnings(found.quotas, found.tree.gpus)))
 
+    def admission(self) -> AdmissionSnapshot:
+        """Return the grants and the queue now, with the starts that are expected."""
+        announced = {} if self._own is None else self._own.culler.announced()
+        return self._expected.filled(self._services.admission.snapshot(), announced)
+
     def snapshot(self, who: User | None = None, kernel_id: str | None = None) -> StatusSnapshot:
         """Return the state of all parts now.
 
@@ -54,8 +60,7 @@ class SnapshotSource:
             kernel_id: Gather this kernel alone, of those that run, wait or ended here; None gathers
                 all.
         """
-        admission = self._services.admission.snapshot()
-        admission = self._expected.filled(admission, {} if self._own is None else self._own.culler.announced())
+        admission = self.admission()
         node = self._services.watch.view()
         # In gateway mode no kernel runs here, and an agent of this machine would serve no kernel.
         problems = () if self._is_remote else node.problems

@@ -20,11 +20,21 @@ from jupyter_aliquot.gateway.nodes.registry import RemoteNodes
 from jupyter_aliquot.gateway.nodes.tokens import NoTokens, TokenChecker
 from jupyter_aliquot.gateway.reports import to_json
 from jupyter_aliquot.gateway.scheduling.dry_run_service import DryRunService
+from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 from jupyter_aliquot.gateway.status.prometheus import ServerMetrics
 from jupyter_aliquot.gateway.status.report import StatusSnapshot
+from jupyter_aliquot.gateway.teams.quota_file import QuotaFile
 from jupyter_aliquot.provisioner.resources import GpuShare
 
 SETTING = "aliquot_sources"
+
+
+@dataclass(frozen=True)
+class QuotaSources:
+    """The quota file, and admission's snapshot with the starts that it expects."""
+
+    file: QuotaFile
+    admission: Callable[[], AdmissionSnapshot]
 
 
 @dataclass(frozen=True)
@@ -55,6 +65,8 @@ class Sources:
     agent_tokens: TokenChecker = field(default_factory=NoTokens)
     # None on a server in gateway mode, too.
     outlooks: DryRunService | None = None
+    # None on a server in gateway mode, too.
+    quotas: QuotaSources | None = None
 
 
 class ErrorsAsWritten(WaitsForRecovery, APIHandler):

@@ -28,6 +28,7 @@ from .events import EventsHandler
 from .history import HistoryHandler
 from .jupyter import read_body
 from .kernels import KERNEL_HANDLERS
+from .quota import QUOTA_HANDLERS
 from .shares import SHARE_HANDLERS
 
 __all__ = ["HANDLERS", "SETTING", "AliquotHandler", "Sources"]
@@ -160,6 +161,7 @@ HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"/aliquot/api/v1/history", HistoryHandler),
     (r"/aliquot/api/v1/folders", FoldersHandler),
     (r"/aliquot/api/v1/folders/(?P<name>[^/]+)", FolderHandler),
+    *QUOTA_HANDLERS,
     (r"/aliquot/api/v1/metrics", MetricsHandler),
     # The last one: it takes each path that no other handler takes.
     (r"/aliquot/api(?:/.*)?", NothingHandler),

@@ -34,6 +34,8 @@ COMMANDS = {
     "swap": (f"{_HERE}.swap.SwapCommand", "move a kernel's memory from its GPU to the host, until its next cell"),
     "restore": (f"{_HERE}.swap.RestoreCommand", "move it back, ahead of the next cell"),
     "share": (f"{_HERE}.share.ShareCommand", "show a running kernel to other users, or let them run code in it"),
+    "quota": (f"{_HERE}.quota.QuotaCommand", "the teams' quotas; reload reads the quota file again"),
+    "queue": (f"{_HERE}.quota.QueueCommand", "the requests that wait for a GPU, and why"),
     "sizes": (f"{_HERE}.sizes.SizesCommand", "the sizes that kernels can have; --install writes them as kernelspecs"),
     "simulate": (f"{_HERE}.simulate.SimulateCommand", "a trace of jobs on a cluster, under several queue orders"),
     "install-service": (

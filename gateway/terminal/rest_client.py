@@ -222,12 +222,12 @@ class Gateways:
         """
         return self._first(lambda one: (one, one.ask(path, seconds=seconds)))
 
-    def text(self, path: str) -> str:
+    def text(self, path: str, method: str = "GET") -> str:
         """Return the text of the first answer.
 
         Raises the last one's NoGatewayHere or GatewayRefusal.
         """
-        return self._first(lambda one: one.text(path))
+        return self._first(lambda one: one.text(path, method, None if method == "GET" else {}))
 
     def _first(self, ask: Callable[[OwnGateway], _Answer]) -> _Answer:
         last = self.elsewhere[-1] if self.elsewhere else OwnGateway.find(self.runtime)

@@ -19,6 +19,8 @@ RUN = (
     "aliquot sizes",
     "aliquot agent --help",
     "aliquot history --range day",
+    "aliquot quota",
+    "aliquot queue",
     'curl -H "Authorization: token $TOKEN" "$SERVER/aliquot/api/v1/history?range=day&format=csv" > day.csv',
     "aliquot resize train.ipynb 0.5 --memory 12GiB --priority low",
     'curl -X PATCH "$SERVER/aliquot/api/v1/kernels/$KERNEL" -H "Authorization: token $TOKEN" \\\n'
@@ -121,6 +123,9 @@ COVERED = {
     "aliquot simulate": "tests/gateway/cli/test_simulate_command.py::test_policies_are_compared",
     "aliquot simulate jobs.csv --cluster 4x8,2x4 --policy fifo,backfill,las --plot jobs.svg": (
         "tests/gateway/cli/test_simulate_command.py::test_policies_are_compared"
+    ),
+    "aliquot quota reload": (
+        "tests/gateway/rest/test_team_quotas.py::test_the_commands_show_quotas_and_queue_and_reload"
     ),
     "aliquot status --watch": "tests/gateway/cli/test_status_watch.py::test_it_ends_as_it_found_the_terminal",
     "make demo": "tests/system/test_demo.py::test_every_claim_of_the_demo_holds",

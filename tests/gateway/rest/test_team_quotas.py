@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from traitlets.config import Config
 
-from .conftest import Ask, write_light_spec
+from .conftest import TOKENS, Ask, write_light_spec
 from .fake_agent import FakeAgent
-from .test_contract import until
+from .test_contract import check, until
 
 TEAMS = """\
 teams:
@@ -83,3 +87,102 @@ async def test_a_file_that_changes_is_in_force_without_a_restart_and_a_bad_one_i
     wanted = "come to 9.25 GPUs (vision 0.25, rest 9), and there are 1."
     await until(lambda: problems(ask), lambda told: wanted in told)
     assert (await start(ask, "bob", 0.25))[0] == 201
+
+
+async def get(ask: Ask, who: str, path: str) -> Any:
+    return check(await ask(who, "GET", f"/aliquot/api/v1/{path}"), f"/aliquot/api/v1/{path}")
+
+
+async def test_users_see_their_team_and_administrators_all_teams(
+    ask: Ask, an_agent: FakeAgent, quota_file: Path
+) -> None:
+    an_agent.gives_room = True
+    await an_agent.start()
+    write(quota_file, f"organization: Lab\n{TEAMS}  rest: {{users: ['*'], nominalQuota: 0.5}}\n")
+    reload = "/aliquot/api/v1/quota/reload"
+    assert (await ask("alice", "POST", reload, body={})).status == 403
+    assert check(await ask("ada", "POST", reload, body={}), reload, "post")["organization"] == "Lab"
+    await holds(ask, 0.5)
+    own = (await get(ask, "alice", "quota"))["teams"]
+    assert [(team["name"], team["is_yours"]) for team in own] == [("vision", True)]
+    assert own[0]["gpus"] == [
+        {
+            "model": None,
+            "nominal_gpus": 0.25,
+            "held_gpus": 0.5,
+            "borrowed_gpus": 0.25,
+            "available_gpus": 0.0,
+            "borrowing_limit_gpus": 0.25,
+            "lending_limit_gpus": None,
+        }
+    ]
+    assert [team["name"] for team in (await get(ask, "bob", "quota"))["teams"]] == ["rest"]
+    every = await get(ask, "ada", "quota")
+    assert [team["name"] for team in every["teams"]] == ["vision", "rest"]
+    assert (every["file"], (await get(ask, "alice", "quota"))["file"]) == (str(quota_file), None)
+
+
+async def holds(ask: Ask, gpus: float) -> None:
+    """Start a kernel of alice, and wait until it has its GPU."""
+    assert (await start(ask, "alice", gpus))[0] == 201
+
+    def is_held(quota: Any) -> bool:
+        return any(team["gpus"][0]["held_gpus"] == gpus for team in quota["teams"])
+
+    await until(lambda: get(ask, "alice", "quota"), is_held)
+
+
+async def waits(ask: Ask, who: str) -> asyncio.Task[Any]:
+    """Start a kernel that has to wait, and wait until it does."""
+    task = asyncio.ensure_future(ask(who, "POST", "api/kernels", body={"name": "light.gpu-0.25"}))
+    await until(lambda: get(ask, who, "queue"), lambda queue: len(queue["requests"]) == 1)
+    return task
+
+
+async def test_a_request_that_lacks_quota_is_told_in_the_queue_to_its_user(ask: Ask, an_agent: FakeAgent) -> None:
+    an_agent.gives_room = True
+    await an_agent.start()
+    await holds(ask, 0.5)
+    task = await waits(ask, "alice")
+    (told,) = (await get(ask, "alice", "queue"))["requests"]
+    assert (told["position"], told["team"], told["kind"], told["wait_reason"]["code"]) == (
+        1,
+        "vision",
+        "start",
+        "team_quota",
+    )
+    assert "the team vision holds 0.5 of its quota of 0.25 GPU" in told["reason"]
+    assert (await get(ask, "bob", "queue")) == {"length": 1, "requests": []}
+    assert len((await get(ask, "ada", "queue"))["requests"]) == 1
+    task.cancel()
+
+
+async def run(a_server: Any, who: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run `aliquot` as this user, as in the terminal of a server in gateway mode."""
+    url = f"http://127.0.0.1:{a_server.port}{a_server.base_url}"
+    env = {**os.environ, "JUPYTER_GATEWAY_URL": url, "JUPYTER_GATEWAY_AUTH_TOKEN": TOKENS[who], "COLUMNS": "200"}
+    command = [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", *words]
+    return await asyncio.to_thread(subprocess.run, command, env=env, capture_output=True, text=True, timeout=120)
+
+
+async def test_the_commands_show_quotas_and_queue_and_reload(
+    ask: Ask, a_server: Any, an_agent: FakeAgent, quota_file: Path
+) -> None:
+    an_agent.gives_room = True
+    await an_agent.start()
+    await holds(ask, 0.5)
+    task = await waits(ask, "alice")
+    shown = await run(a_server, "alice", "quota")
+    assert shown.returncode == 0, shown.stderr
+    assert "vision (yours)" in shown.stdout
+    queue = await run(a_server, "alice", "queue")
+    assert "1 of 1" in queue.stdout, queue.stderr
+    assert "vision" in queue.stdout
+    write(quota_file, f"{TEAMS}  rest: {{user: [bob]}}\n")
+    refused = await run(a_server, "ada", "quota", "reload")
+    assert refused.returncode == 1
+    assert f"{quota_file}:6: teams.rest.user is no known key. Use users" in refused.stderr
+    write(quota_file, f"{TEAMS}  rest: {{users: [bob]}}\n")
+    done = await run(a_server, "ada", "quota", "reload")
+    assert (done.returncode, "rest" in done.stdout) == (0, True), done.stderr
+    task.cancel()

@@ -1,0 +1,69 @@
+"""The tables of `aliquot quota` and `aliquot queue`, from the gateway's reports. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from .tables import age_text, plain_table, printable, size_text
+
+Report = Mapping[str, Any]
+_NOTHING = "–"
+_KINDS = {"start": "start", "grow": "larger size", "return": "evicted"}
+
+
+def quota_table(report: Report) -> RenderableType:
+    """Make a table of teams, each below its parent's row as the file has them."""
+    if not report["teams"]:
+        text = "no team of yours has a quota" if report["order"] else "this gateway has no quota file"
+        return Group(*_notes(report), Text(text))
+    columns = ("team", "model", "quota", "held", "borrowed", "free to take", "queued", "evicted", "weight")
+    table = plain_table(*columns, drop_first=("weight", "evicted", "model"))
+    for team in report["teams"]:
+        name = f"{printable(team['name'])}{' (yours)' if team['is_yours'] else ''}"
+        for place, gpus in enumerate(team["gpus"]):
+            amounts = (gpus[f"{word}_gpus"] for word in ("nominal", "held", "borrowed", "available"))
+            first = place == 0
+            table.add_row(
+                name if first else "",
+                printable(gpus["model"] or "all"),
+                *(f"{amount:g}" for amount in amounts),
+                str(team["queued"]) if first else "",
+                str(team["evicted"]) if first else "",
+                f"{team['over_quota_weight']:g}" if first else "",
+            )
+    return Group(*_notes(report), table)
+
+
+def queue_table(report: Report, now: datetime) -> RenderableType:
+    """Make a table of the requests that wait, in the order in which they are served."""
+    if not report["requests"]:
+        others = f"; {report['length']} of other users wait" if report["length"] else ""
+        return Text(f"no request of yours waits{others}")
+    columns = ("position", "kernel", "owner", "team", "size", "for", "waits", "starts", "reason")
+    table = plain_table(*columns, drop_first=("starts", "team", "owner"), wrapped=("reason",))
+    for one in report["requests"]:
+        since = datetime.fromisoformat(one["since"].replace("Z", "+00:00"))
+        table.add_row(
+            f"{one['position']} of {report['length']}",
+            printable(one["label"] or one["kernel_id"][:8]),
+            printable(one["owner"]),
+            printable(one["team"] or _NOTHING),
+            size_text(round(100 * one["gpus"]), one["priority"]),
+            _KINDS.get(one["kind"], one["kind"]),
+            age_text(max(0.0, (now - since).total_seconds())),
+            one["expected_start"] or _NOTHING,
+            printable(one["reason"]),
+        )
+    return Group(table)
+
+
+def _notes(report: Report) -> list[Text]:
+    problem = (
+        [f"The quota file is not in force, the last good one is: {report['problem']}"] if report["problem"] else []
+    )
+    return [Text(printable(line)) for line in (*problem, *report["warnings"])]
