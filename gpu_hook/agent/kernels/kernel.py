@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from jupyter_aliquot.gpu_hook.agent.base.descriptors import OF_A_SESSION, Descri
 from jupyter_aliquot.gpu_hook.agent.base.processes import Process, WatchedProcesses, read_boot_id
 from jupyter_aliquot.gpu_hook.agent.compute.facts import Unwatched, Watch
 from jupyter_aliquot.gpu_hook.agent.devices.audit import KernelProcesses
+from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
 from jupyter_aliquot.gpu_hook.agent.kernels.credit_queues import KernelCreditQueues
 from jupyter_aliquot.gpu_hook.agent.kernels.usage import DeviceUse, KernelUsage, processes_in
 from jupyter_aliquot.gpu_hook.agent.ledger.credit import HasRoom, always
@@ -275,7 +276,8 @@ class Kernel:
 
     def keep_record(self) -> None:
         """Write down the kernel's use that a killed agent would lose."""
-        self.usage.keep_peaks(tuple(self._sessions.values()), self._all_accounts)
+        if self._sessions:  # a page that is gone has no new peak
+            self.usage.keep_peaks(tuple(self._sessions.values()), self._all_accounts)
         self._record.keep((self.usage.tallies, self.usage.host_tally))
 
     def sample(self) -> bool:
@@ -290,16 +292,13 @@ class Kernel:
         stays = self.residency.is_pinned
         return tuple(replace(part, guarantee_bytes=None, is_kept=True) for part in parts) if stays else parts
 
-    def add_look(self, uuid: str, busy_seconds: float, covered_seconds: float, seen: Mapping[int, int | None]) -> None:
-        """Take the readings of one device.
-
-        They are the GPU time of its processes, and the processes ``seen`` there with their bytes.
-        """
-        if busy_seconds > 0:
-            self.worked_at = time.monotonic()
+    def add_looks(self, readings: Mapping[str, DeviceReading], own: Collection[int]) -> None:
+        """Take the readings of its devices: the GPU time of its ``own`` processes, and their bytes there."""
         for device, part in enumerate(self.reservation.parts):
-            if part.uuid == uuid:
-                self.usage.add_look(device, busy_seconds, covered_seconds, seen)
+            if (reading := readings.get(part.uuid)) is not None:
+                busy_seconds = sum(reading.busy.get(pid, 0.0) for pid in own)
+                seen = {pid: reading.processes[pid] for pid in own if pid in reading.processes}
+                self.usage.add_look(device, busy_seconds, reading.covered_seconds, seen)
 
     def resize(self, reservation: Reservation, host_quota_bytes: int | None) -> None:
         """Tell its processes about another size or class, which is in the ledger already."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -348,15 +349,13 @@ class Reservations:
 
         Processes that just left are included.
         """
-        owns = self._pids_by_kernel()
-        for reading in readings:
-            uuid = reading.facts.uuid
-            for kernel in self._kernels.values():
-                own = owns[kernel.kernel_id]
-                busy = sum(reading.busy.get(pid, 0.0) for pid in own)
-                seen = {pid: reading.processes[pid] for pid in own if pid in reading.processes}
-                kernel.add_look(uuid, busy, reading.covered_seconds, seen)
+        owns, by_uuid = self._pids_by_kernel(), {reading.facts.uuid: reading for reading in readings}
+        worked = {pid for reading in by_uuid.values() for pid, seconds in reading.busy.items() if seconds > 0}
         for kernel in self._kernels.values():
+            own = owns[kernel.kernel_id]
+            if not worked.isdisjoint(own):
+                kernel.worked_at = time.monotonic()
+            kernel.add_looks(by_uuid, own)
             if kernel.is_in_use:
                 kernel.sample()
             kernel.keep_record()

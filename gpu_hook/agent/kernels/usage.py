@@ -77,8 +77,9 @@ class KernelUsage:
         The look shows the kernel's GPU time, the time that it covers, and the kernel's processes
         there. ``residents`` maps pids to their bytes there (None: the driver does not report them).
         """
-        tally = self._tallies[device]
-        self._tallies[device] = replace(tally, busy_seconds=tally.busy_seconds + busy_seconds)
+        if busy_seconds:
+            tally = self._tallies[device]
+            self._tallies[device] = replace(tally, busy_seconds=tally.busy_seconds + busy_seconds)
         share = busy_seconds / covered_seconds if covered_seconds > 0 else 0.0
         self._utilization[device] = round(100 * min(1.0, share))
         self._residents[device] = frozenset(residents)
