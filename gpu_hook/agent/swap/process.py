@@ -202,14 +202,20 @@ def bytes_of(device: int, account: DeviceAccount, processes: Iterable[ProcessRes
 
     Credit of a process that we cannot move (a self-check) is on the device.
     """
-    ours = tuple(processes)
-    others = account.lent - sum(process.lent(account) for process in ours)
+    swappable = swapped = 0
+    unswappable = on_device = account.lent
+    for process in processes:
+        lent = process.lent(account)
+        swappable += process.swappable(device, account)
+        swapped += process.swapped(device, account)
+        unswappable += process.unswappable(device, account) - lent
+        on_device += process.on_device(device, account) - lent
     return DeviceBytes(
         uuid=account.part.uuid,
         lent_bytes=account.lent,
-        swappable_bytes=sum(process.swappable(device, account) for process in ours),
-        swapped_bytes=sum(process.swapped(device, account) for process in ours),
-        unswappable_bytes=others + sum(process.unswappable(device, account) for process in ours),
-        on_device_bytes=others + sum(process.on_device(device, account) for process in ours),
+        swappable_bytes=swappable,
+        swapped_bytes=swapped,
+        unswappable_bytes=unswappable,
+        on_device_bytes=on_device,
         context_bytes=account.context_bytes,
     )
