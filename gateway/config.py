@@ -161,6 +161,13 @@ class Aliquot(Configurable):
         "their accounts', {'alice@example.org': 'alice'}. Or a function of the user's name, which returns the "
         "account's.",
     ).tag(config=True)
+    kernelspec_folders = List(
+        Unicode(),
+        [".local/share/jupyter/kernels"],
+        help="With run_kernels_as='owner': where kernelspecs of users are looked for, as each user: folders below the "
+        "user's home, or absolute ones, in which {account} is the account's name. Name those of JUPYTER_DATA_DIR and "
+        "JUPYTER_PATH here, with `kernels` at their end.",
+    ).tag(config=True)
     client_accounts = Unicode(
         str(ACCOUNT_LIST),
         help="With run_kernels_as='owner': root's list of the accounts whose own programs, such as papermill in a "

@@ -261,7 +261,8 @@ class AliquotExtension(ExtensionApp):
         if isinstance(specs, SizedKernelSpecManager):
             specs.count_devices = services.watch.count_devices
             if services.accounts is not None:
-                specs.own = OwnSpecs(services.accounts.kernelspecs_from(services.runtime), self.log)
+                folders = services.settings.kernelspec_folders
+                specs.own = OwnSpecs(services.accounts.kernelspecs_from(services.runtime, folders), self.log)
         told = Sources(snapshot, ServerMetrics(snapshot), settings.largest(), self._largest_here, services.folders)
         if self._own is not None:
             told = replace(told, keep=self._own.culler.keep)

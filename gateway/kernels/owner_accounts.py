@@ -7,7 +7,7 @@ root relies on.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +65,13 @@ class OwnerAccounts:
             return False
         return uid == self.of(user).uid
 
-    def kernelspecs_from(self, runtime: RuntimeDir) -> Callable[[str, str], Awaitable[Mapping[str, Any]]]:
-        """Return the function that asks the relay host for the kernelspecs in a user's home."""
+    def kernelspecs_from(
+        self, runtime: RuntimeDir, folders: Sequence[str] = ()
+    ) -> Callable[[str, str], Awaitable[Mapping[str, Any]]]:
+        """Return the function that asks the relay host for the kernelspecs in a user's home, or in *folders*."""
 
         async def ask(user: str, known: str) -> Mapping[str, Any]:
-            return await list_kernelspecs(runtime, self.of(user).name, known)
+            return await list_kernelspecs(runtime, self.of(user).name, known, folders)
 
         return ask
 

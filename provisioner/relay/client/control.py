@@ -163,13 +163,15 @@ async def limit_kernel(record: RelayRecord, limits: GroupLimits) -> None:
     await _ask_host(record.folder, asked)
 
 
-async def list_kernelspecs(runtime: RuntimeDir, account: str, known: str = "") -> Mapping[str, Any]:
-    """Return the kernelspecs in the home of an account, as the account tells them.
+async def list_kernelspecs(
+    runtime: RuntimeDir, account: str, known: str = "", folders: Sequence[str] = ()
+) -> Mapping[str, Any]:
+    """Return the kernelspecs in the home of an account, or in *folders*, as the account tells them.
 
     ``mark`` alone where nothing has changed since the mark *known*; else ``specs``, ``problems`` and
     ``left_out``, of any type.
     """
-    header = {"op": "kernelspecs", "account": account, "known": known}
+    header = {"op": "kernelspecs", "account": account, "known": known, "folders": list(folders)}
     return (await _ask(runtime.relay_socket, header, "the relay host")).header
 
 

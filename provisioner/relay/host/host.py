@@ -49,7 +49,7 @@ from .looks import (
     note_ends,
     relays_that_live,
 )
-from .own_kernelspecs import list_kernelspecs
+from .own_kernelspecs import folders_in, list_kernelspecs
 from .owner_work import InlineWork, OwnerWork, begin_child, fork_with_pipe
 from .room import is_tight
 from .tenants import Tenants
@@ -235,7 +235,7 @@ class Host:
         if self._tenants is None or not name:
             raise Refusal("account", "Kernelspecs are listed by a host of root alone, for an account with a name")
         account = self._tenants.requested(name)
-        home = Path(account.home)
+        home, folders = Path(account.home), folders_in(record.header.get("folders"), account.name)
 
         def listed(found: Any) -> None:
             if isinstance(found, dict):
@@ -244,7 +244,7 @@ class Host:
                 peer.refuse("internal", f"the kernelspecs in {home} could not be listed as {account.name!r}")
                 self._flush(peer)
 
-        self._work.do(account.uid, lambda: partial(list_kernelspecs, home, known), listed)
+        self._work.do(account.uid, lambda: partial(list_kernelspecs, home, known, folders), listed)
 
     def _folder_of(self, record: Record) -> Path:
         kernel_id = record.header.get("kernel_id")

@@ -6,17 +6,20 @@ that is away. The gateway checks the answer again.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 FOLDER = Path(".local/share/jupyter/kernels")
+_MOST_FOLDERS = 8
 MOST_SPECS = 20
 LONGEST_SPEC = 64 << 10
 # An answer has to fit into what a socket takes at once: a host of root waits for no reader.
@@ -36,15 +39,26 @@ class _Found:
     state: tuple[int, ...]
 
 
-def list_kernelspecs(home: Path, known: str) -> dict[str, Any]:
+def folders_in(told: object, account: str) -> tuple[Path, ...]:
+    """Return the folders that a request names, below a home or at any place; by default Jupyter's own.
+
+    ``{account}`` in one stands for the account's name.
+    """
+    names = told if isinstance(told, list) else ()
+    folders = [name.replace("{account}", account) for name in names if isinstance(name, str) and "\0" not in name]
+    return tuple(Path(folder) for folder in folders[:_MOST_FOLDERS]) or (FOLDER,)
+
+
+def list_kernelspecs(home: Path, known: str, folders: Sequence[Path] = (FOLDER,)) -> dict[str, Any]:
     """Return the account's kernelspecs, and a mark of their files' state.
 
+    Of a name that is in several of the *folders* the first one counts, as in Jupyter's path.
     With the mark that the asker *knows* there is nothing to read: the answer is the mark alone.
     ``problems`` has the reason of each that cannot be used, ``left_out`` the number of those that
     are too many.
     """
-    found, left_out = _look_at(home / FOLDER)
-    mark = hashlib.sha256(repr([(one.name, one.state) for one in found]).encode()).hexdigest()
+    found, left_out = _look_into([home / folder for folder in folders])
+    mark = hashlib.sha256(repr([(one.name, one.path, one.state) for one in found]).encode()).hexdigest()
     if mark == known:
         return {"mark": mark}
     specs: dict[str, dict[str, Any]] = {}
@@ -67,25 +81,28 @@ def list_kernelspecs(home: Path, known: str) -> dict[str, Any]:
     return {"mark": mark, "specs": specs, "problems": problems, "left_out": left_out}
 
 
-def _look_at(folder: Path) -> tuple[list[_Found], int]:
-    """Return the kernelspecs in a folder by their names, and how many more there are."""
+def _look_into(folders: Sequence[Path]) -> tuple[list[_Found], int]:
+    """Return the kernelspecs in these folders by their names, and how many more there are."""
     found: dict[str, _Found] = {}
-    try:
-        with os.scandir(folder) as entries:
-            for entry in islice(entries, _MOST_ENTRIES):
-                name = entry.name.lower()
-                if not _NAME.fullmatch(name) or name in found:
-                    continue  # Jupyter has no kernel of such a name
-                path = Path(entry.path, "kernel.json")
-                try:
-                    told = path.stat()
-                except OSError:
-                    continue
-                found[name] = _Found(name, path, (told.st_ino, told.st_size, told.st_mtime_ns))
-    except OSError:
-        return [], 0
+    for folder in folders:
+        _add_those_in(folder, found)
     by_name = sorted(found.values(), key=lambda one: one.name)
     return by_name[:MOST_SPECS], max(0, len(by_name) - MOST_SPECS)
+
+
+def _add_those_in(folder: Path, found: dict[str, _Found]) -> None:
+    """Add the kernelspecs in a folder whose names are not there yet; none of a folder that cannot be read."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in islice(entries, _MOST_ENTRIES):
+            name = entry.name.lower()
+            if not _NAME.fullmatch(name) or name in found:
+                continue  # Jupyter has no kernel of such a name
+            path = Path(entry.path, "kernel.json")
+            try:
+                told = path.stat()
+            except OSError:
+                continue
+            found[name] = _Found(name, path, (told.st_ino, told.st_size, told.st_mtime_ns))
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from jupyter_aliquot.provisioner.relay.host.own_kernelspecs import (
     FOLDER,
     LONGEST_SPEC,
     MOST_SPECS,
+    folders_in,
     list_kernelspecs,
 )
 
@@ -57,6 +58,22 @@ def test_files_are_read_again_only_when_one_has_changed(tmp_path: Path) -> None:
     assert changed["specs"]["a"]["display_name"] == "longer"
     write(tmp_path, "b")
     assert set(list_kernelspecs(tmp_path, changed["mark"])["specs"]) == {"a", "b"}
+
+
+def test_kernelspecs_are_looked_for_in_each_folder_and_the_first_of_a_name_counts(tmp_path: Path) -> None:
+    """Folders of JUPYTER_DATA_DIR and JUPYTER_PATH, which an administrator names."""
+    home, shared = tmp_path / "home", tmp_path / "data" / "ada"
+    write(home, "a", display_name="of the home")
+    for name in ("a", "b"):
+        (shared / name).mkdir(parents=True)
+        (shared / name / "kernel.json").write_text(json.dumps({**SPEC, "display_name": "shared"}))
+    folders = folders_in([str(FOLDER), f"{tmp_path}/data/{{account}}", "no-such", 7, "nul\0"], "ada")
+    assert folders == (FOLDER, shared, Path("no-such"))
+    found = list_kernelspecs(home, "", folders)
+    assert {name: spec["display_name"] for name, spec in found["specs"].items()} == {"a": "of the home", "b": "shared"}
+    assert list_kernelspecs(home, found["mark"], folders) == {"mark": found["mark"]}
+    assert list_kernelspecs(home, found["mark"], folders[1:])["specs"]["a"]["display_name"] == "shared"
+    assert folders_in(None, "ada") == folders_in([], "ada") == (FOLDER,)
 
 
 def test_what_is_no_kernelspec_is_told_and_hides_no_other(tmp_path: Path) -> None:
@@ -120,6 +137,8 @@ def test_a_host_of_root_lists_as_the_account_for_the_gateway_alone() -> None:
             found = await client.list_kernelspecs(house.runtime, "ada")
             assert set(found["specs"]) == {"env"}, "root could have read bob's file"
             assert set(await client.list_kernelspecs(house.runtime, "ada", found["mark"])) == {"op", "mark"}
+            elsewhere = await client.list_kernelspecs(house.runtime, "ada", folders=[str(house.accounts.homes / "bob")])
+            assert elsewhere["specs"] == {}, "it looks as ada, who may not"
             for name, words in (("root", "number 0"), ("no-such", "no such account"), ("", "host of root alone")):
                 with pytest.raises(RelayRefusedError, match=words):
                     await client.list_kernelspecs(house.runtime, name)
