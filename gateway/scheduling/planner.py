@@ -159,6 +159,10 @@ class Serving:
         # Requests for which no kernel can leave, and whether kernels delay those ahead, of this plan so far.
         self._irreclaimable: set[tuple[str, Request, Held | None]] = set()
         self._harmless: dict[object, bool] = {}
+        # Refusals of this plan. They hold for later requests of the same size: capacity only shrinks.
+        self._refused: dict[tuple[Request, str], Refusal] = {}
+        self._found_never: dict[tuple[Request, str], AliquotError | None] = {}
+        self._has_backfilled = any(one.is_backfilled for one in snapshot.holdings.values())
         # Requests ahead that lack room on devices. None of them starts later for a later request.
         self._ahead: list[Pending] = []
         self._is_closed = False
@@ -186,8 +190,15 @@ class Serving:
     def _refusal(self, entry: Pending) -> AliquotError | None:
         if entry.returns_to is not None:
             return None  # it runs, and waits for its own devices for as long as it takes
-        never = never_fits(self.capacity, entry.request, entry.held)
+        never = never_fits(self.capacity, entry.request, entry.held) if entry.held is not None else self._never(entry)
         return never or (None if self.quotas is None else self.quotas.refusal(entry.claimant))
+
+    def _never(self, entry: Pending) -> AliquotError | None:
+        """Return the error of a size that the empty node cannot hold: it is found once a size."""
+        size = (entry.request, entry.request.residency)
+        if size not in self._found_never:
+            self._found_never[size] = never_fits(self.capacity, entry.request)
+        return self._found_never[size]
 
     def _quotas_for(self, entry: Pending) -> TeamQuotas | None:
         """Return the quotas without what the entry's replaced kernels hold."""
@@ -198,7 +209,17 @@ class Serving:
 
     def _place(self, entry: Pending) -> tuple[Part, ...] | Refusal | Shortage:
         quotas = self._quotas_for(entry)
-        return entry.claimant.place(self.capacity) if quotas is None else quotas.place(self.capacity, entry.claimant)
+        if quotas is not None:
+            return quotas.place(self.capacity, entry.claimant)
+        if entry.devices is not None:
+            return entry.claimant.place(self.capacity)
+        size = (entry.request, entry.request.residency)
+        if size in self._refused:
+            return self._refused[size]
+        placed = entry.claimant.place(self.capacity)
+        if isinstance(placed, Refusal):
+            self._refused[size] = placed
+        return placed
 
     def _may_pass(self, entry: Pending, placed: tuple[Part, ...]) -> bool | None:
         """Return whether it starts as a backfilled kernel; None if it may not start before those ahead."""
@@ -223,6 +244,8 @@ class Serving:
     def _admit(self, entry: Pending, placed: tuple[Part, ...], *, is_backfilled: bool) -> None:
         self.admissions.append(Admit(entry.kernel_id, placed, is_backfilled))
         self._harmless.clear()
+        if entry.held is not None:
+            self._refused.clear()  # a kernel that shrinks frees capacity
         self.capacity = self.capacity if entry.held is None else self.capacity.give_back(entry.held)
         self.capacity = self.capacity.take(placed, _class_of(entry))
         if self.quotas is not None:
@@ -246,7 +269,7 @@ class Serving:
         What they leave is the request's; the others get what is free beside both.
         """
         key = (entry.owner, entry.request, entry.devices)
-        if key in self._irreclaimable:
+        if key in self._irreclaimable or (self.quotas is None and not self._has_backfilled):
             return False
         taken = frozenset(one.kernel_id for one in self.evictions)
         state = State(self.snapshot, self.capacity, self._quotas_for(entry), self._now, taken)

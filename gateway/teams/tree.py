@@ -36,14 +36,19 @@ class TeamTree:
     own: Mapping[tuple[str, str], int] = field(default_factory=dict)
     # The quotas that were computed, by team and model. They depend on the file and the GPUs alone.
     _known: dict[tuple[str, str], int] = field(default_factory=dict, compare=False, repr=False)
+    _most: dict[tuple[str, str], int] = field(default_factory=dict, compare=False, repr=False)
+    # What teams use, as far as it was computed.
+    _used: dict[tuple[str, str], int] = field(default_factory=dict, compare=False, repr=False)
 
     def plus(self, uses: Iterable[Use], sign: int = 1) -> TeamTree:
         """Return the tree with more held; ``sign`` -1: with less."""
-        own = dict(self.own)
+        own, used = dict(self.own), dict(self._used)
         for use in uses:
             key = (use.team, use.model)
             own[key] = own.get(key, 0) + sign * use.hundredths
-        return TeamTree(self.quotas, self.gpus, own, self._known)
+            for above in self._way(use.team):
+                used.pop((above, use.model), None)
+        return TeamTree(self.quotas, self.gpus, own, self._known, self._most, used)
 
     def nominal(self, team: str, model: str) -> int:
         """Return the team's own nominal quota; of the organization, what no team is owed."""
@@ -61,8 +66,10 @@ class TeamTree:
 
     def used(self, team: str, model: str) -> int:
         """Return what the team's kernels hold, and what the teams below it hold of the team's quota."""
-        below = (self._used_above(child, model) for child in self.quotas.children(team))
-        return self.own.get((team, model), 0) + sum(below)
+        if (team, model) not in self._used:
+            below = (self._used_above(child, model) for child in self.quotas.children(team))
+            self._used[team, model] = self.own.get((team, model), 0) + sum(below)
+        return self._used[team, model]
 
     def borrowed(self, team: str, model: str) -> int:
         """Return what the team holds beyond its quota."""
@@ -91,7 +98,10 @@ class TeamTree:
 
     def most(self, team: str, model: str) -> int:
         """Return the most that the team could ever hold, while all others hold nothing."""
-        return TeamTree(self.quotas, self.gpus, {}, self._known).available(team, model)
+        if (team, model) not in self._most:
+            empty = TeamTree(self.quotas, self.gpus, {}, self._known, self._most)
+            self._most[team, model] = empty.available(team, model)
+        return self._most[team, model]
 
     def dominant_share(self, team: str) -> float:
         """Return the team's largest part of a model's GPUs beyond its quota, by its weight.

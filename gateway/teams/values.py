@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 
 # The only model of a file whose quotas name none: all GPUs count alike.
@@ -67,7 +68,7 @@ class Quotas:
     order: str = "fifo"
     is_backfilling: bool = True
 
-    @property
+    @cached_property
     def models(self) -> tuple[str, ...]:
         """The GPU models that quotas name, sorted; ANY_MODEL alone where they name none."""
         found = {model for team in self.teams.values() for model in team.nominal}
@@ -90,15 +91,31 @@ class Quotas:
         A team that names the user comes first, then the first one of a group of the user, then the
         team of everyone else.
         """
+        named = self._of_users.get(user)
+        if named is not None:
+            return named
         of = frozenset(groups)
-        teams = self.teams.values()
-        named = next((team for team in teams if user in team.users and user != EVERYONE_ELSE), None)
-        grouped = next((team for team in teams if not of.isdisjoint(team.groups)), None)
-        return named or grouped or next((team for team in teams if EVERYONE_ELSE in team.users), None)
+        grouped = next((team for team in self.teams.values() if not of.isdisjoint(team.groups)), None) if of else None
+        return grouped or self._of_everyone_else
 
     def children(self, name: str) -> tuple[Team, ...]:
         """Return the teams directly below this one; of the empty name, below the organization."""
-        return tuple(team for team in self.teams.values() if team.parent == name)
+        return self._below.get(name, ())
+
+    @cached_property
+    def _below(self) -> Mapping[str, tuple[Team, ...]]:
+        found: dict[str, tuple[Team, ...]] = {}
+        for team in self.teams.values():
+            found[team.parent] = (*found.get(team.parent, ()), team)
+        return found
+
+    @cached_property
+    def _of_users(self) -> Mapping[str, Team]:
+        return {user: team for team in self.teams.values() for user in team.users if user != EVERYONE_ELSE}
+
+    @cached_property
+    def _of_everyone_else(self) -> Team | None:
+        return next((team for team in self.teams.values() if EVERYONE_ELSE in team.users), None)
 
     def ancestors(self, name: str) -> tuple[Team, ...]:
         """Return the team and those above it, from below."""

@@ -5,6 +5,7 @@ Pure. The arithmetic is in ``teams.tree``; this module counts kernels and device
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -232,17 +233,23 @@ def ranked(quotas: TeamQuotas, claimants: Sequence[Claimant]) -> list[int]:
     Requests within their team's quota come first, as they arrived. Then the team goes next that
     borrows the least for its weight. With the order ``drf`` that holds for all requests.
     """
-    left, order, tree = dict(enumerate(claimants)), list[int](), quotas
-    heads: dict[str, list[int]] = {}
-    for place, claimant in left.items():
-        heads.setdefault(quotas.team_of(claimant.owner, claimant.groups), []).append(place)
+    order, tree = list[int](), quotas
+    heads: dict[str, deque[int]] = {}
+    for place, claimant in enumerate(claimants):
+        heads.setdefault(quotas.team_of(claimant.owner, claimant.groups), deque()).append(place)
+    known: dict[str, tuple[bool, float, int]] = {}
     while heads:
-        team = min(heads, key=lambda one: _urgency(tree, one, claimants[heads[one][0]], heads[one][0]))
-        place = heads[team].pop(0)
-        if not heads[team]:
-            del heads[team]
+        for team in heads.keys() - known.keys():
+            known[team] = _urgency(tree, team, claimants[heads[team][0]], heads[team][0])
+        chosen = min(heads, key=known.__getitem__)
+        place = heads[chosen].popleft()
+        if not heads[chosen]:
+            del heads[chosen]
         order.append(place)
         tree = tree.holding_back(claimants[place])
+        # What the others hold, and those above them, is the same.
+        for changed in (chosen, *(team.name for team in quotas.quotas.ancestors(chosen))):
+            known.pop(changed, None)
     return order
 
 
