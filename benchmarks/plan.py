@@ -12,10 +12,19 @@ import os
 import sys
 from pathlib import Path
 
-from plan import allocation, kai_page, large, published, throughput
+from plan import allocation, forecasts, kai_page, large, published, throughput
 from report import Row, publish, read_arguments
 
-SMOKE = {"jobs": 500, "seeds": 1, "arrived": 0.1, "traces": "trace3", "nodes": 10, "requests": 100}
+SMOKE = {
+    "jobs": 500,
+    "seeds": 1,
+    "arrived": 0.1,
+    "traces": "trace3",
+    "nodes": 10,
+    "requests": 100,
+    "sessions": 4,
+    "trace_gpus": "",
+}
 FIRST_SEED = 42
 
 
@@ -41,6 +50,9 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
             arguments.kai_page.write_text(kai_page.markdown(judged))
     else:
         print(f"plan: the cases {arguments.data / kai_page.FOLDER} are not there; name their folder by --data")
+    rows += forecasts.rows(
+        arguments.data, arguments.sessions, [int(one) for one in arguments.trace_gpus.split(",") if one], told
+    )
     rows += large.rows(arguments.nodes, arguments.requests, told)
     rows += throughput.rows(arguments.jobs, told)
     return rows
@@ -60,6 +72,8 @@ def main() -> int:
     parser.add_argument("--traces", default=",".join(published.TRACES), help="traces of completion times")
     parser.add_argument("--nodes", type=int, default=1000, help="nodes of the timed plan")
     parser.add_argument("--requests", type=int, default=10_000, help="requests of the timed plan")
+    parser.add_argument("--sessions", type=int, default=100, help="made-up sessions whose waits are forecast")
+    parser.add_argument("--trace-gpus", default="24,32", help="GPUs for the notebook trace whose waits are forecast")
     parser.add_argument("--kai-page", type=Path, help="file for the table of KAI-Scheduler's cases")
     arguments = read_arguments(parser, SMOKE)
     return 0 if publish(arguments, "plan", "none: simulated time", measure(arguments)) else 1

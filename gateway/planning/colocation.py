@@ -1,0 +1,137 @@
+"""Advice on neighbours on one device: how fast each would run beside the other. Pure.
+
+Two figures of a kernel alone tell most: the weighted memory bandwidth and the occupancy, each the mean over its
+CUDA kernels by their running time. The floor is the speed below which a kernel of normal priority refuses a
+neighbour.
+
+Source of the weighted figures: Tabrizian's thesis. The default is a rule of thumb of measured pairs: where the two
+use less than the device together, the slower one keeps 0.944 of its speed (one in twenty below 0.836), else 0.807.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+FLOOR = 0.9
+# Of measured pairs (docs/results): mean speed of the slower one, and how far one in twenty lies below it.
+_WITHIN, _WITHIN_BELOW = 0.944, 0.108
+_BEYOND, _BEYOND_BELOW = 0.807, 0.2
+# Pairs seen from which a model is fitted; with fewer the rule of thumb stands.
+LEAST_PAIRS = 12
+_TERMS = 6
+_RIDGE = 1e-3
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A kernel alone on a device: parts of the device, each 0 to 1."""
+
+    bandwidth: float
+    occupancy: float
+
+    def __post_init__(self) -> None:
+        for name in ("bandwidth", "occupancy"):
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                raise ValueError(f"The {name} is {value}, and has to be a part of the device, 0 to 1")
+
+
+def weighted(figures: Iterable[tuple[float, float]]) -> float:
+    """Return the mean of (figure, seconds) of CUDA kernels, by their running time; 0 without any."""
+    total = seconds = 0.0
+    for figure, length in figures:
+        total += figure * length
+        seconds += length
+    return total / seconds if seconds > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class Speed:
+    """The speed of the slower of two neighbours, as a part of its speed alone, with its error bar."""
+
+    mean: float
+    low: float
+    high: float
+
+    def is_at_least(self, floor: float = FLOOR) -> bool:
+        """Return whether the mean is; a kernel of normal priority refuses a neighbour otherwise."""
+        return self.mean >= floor
+
+
+class Interference:
+    """Predicts the speed of pairs, from those measured: (profile, profile, speed of the slower one)."""
+
+    def __init__(self, measured: Iterable[tuple[Profile, Profile, float]] = ()) -> None:
+        pairs = [(_terms(one, other), speed) for one, other, speed in measured]
+        self._weights: list[float] | None = None
+        self._error = 0.0
+        if len(pairs) >= LEAST_PAIRS:
+            self._weights = _fit(pairs)
+            self._error = _left_out_error(pairs)
+
+    def of(self, one: Profile, other: Profile) -> Speed:
+        """Return the predicted speed; the same for both orders."""
+        if self._weights is None:
+            used = max(one.occupancy + other.occupancy, one.bandwidth + other.bandwidth)
+            mean, below = (_WITHIN, _WITHIN_BELOW) if used <= 1.0 else (_BEYOND, _BEYOND_BELOW)
+            return Speed(mean, mean - below, min(1.0, mean + below))
+        mean = sum(weight * term for weight, term in zip(self._weights, _terms(one, other), strict=True))
+        mean = min(1.0, max(0.0, mean))
+        return Speed(mean, max(0.0, mean - self._error), min(1.0, mean + self._error))
+
+    def best(
+        self, newcomer: Profile, residents: Sequence[Sequence[Profile]], floor: float | None = FLOOR
+    ) -> int | None:
+        """Return the device whose residents it disturbs least, of those above the floor; None for none.
+
+        *residents* are those of each device. *floor* None: none is refused, as for low priority.
+        """
+        worst = [min((self.of(newcomer, one).mean for one in those), default=1.0) for those in residents]
+        allowed = [at for at, speed in enumerate(worst) if floor is None or speed >= floor]
+        return max(allowed, key=lambda at: (worst[at], -at), default=None)
+
+
+def _terms(one: Profile, other: Profile) -> tuple[float, ...]:
+    """Return the terms of the quadratic model, equal for both orders of the pair."""
+    bandwidth, occupancy = one.bandwidth + other.bandwidth, one.occupancy + other.occupancy
+    return (
+        1.0,
+        bandwidth,
+        occupancy,
+        one.bandwidth * other.bandwidth,
+        one.occupancy * other.occupancy,
+        max(0.0, bandwidth - 1.0) + max(0.0, occupancy - 1.0),
+    )
+
+
+def _fit(pairs: Sequence[tuple[tuple[float, ...], float]]) -> list[float]:
+    """Return the weights of least squares, with a little ridge: six equations, solved by elimination."""
+    matrix = [
+        [sum(x[i] * x[j] for x, _ in pairs) + (_RIDGE if i == j else 0.0) for j in range(_TERMS)] for i in range(_TERMS)
+    ]
+    right = [sum(x[i] * y for x, y in pairs) for i in range(_TERMS)]
+    for at in range(_TERMS):
+        pivot = max(range(at, _TERMS), key=lambda row: abs(matrix[row][at]))
+        matrix[at], matrix[pivot] = matrix[pivot], matrix[at]
+        right[at], right[pivot] = right[pivot], right[at]
+        for row in range(at + 1, _TERMS):
+            factor = matrix[row][at] / matrix[at][at]
+            matrix[row] = [value - factor * top for value, top in zip(matrix[row], matrix[at], strict=True)]
+            right[row] -= factor * right[at]
+    found = [0.0] * _TERMS
+    for at in reversed(range(_TERMS)):
+        rest = sum(matrix[at][one] * found[one] for one in range(at + 1, _TERMS))
+        found[at] = (right[at] - rest) / matrix[at][at]
+    return found
+
+
+def _left_out_error(pairs: Sequence[tuple[tuple[float, ...], float]]) -> float:
+    """Return the error that four of five pairs stay within when they are left out, a fifth at a time."""
+    errors: list[float] = []
+    for fold in range(5):
+        weights = _fit([pair for at, pair in enumerate(pairs) if at % 5 != fold])
+        for x, y in pairs[fold::5]:
+            errors.append(abs(y - sum(weight * term for weight, term in zip(weights, x, strict=True))))
+    return sorted(errors)[min(len(errors) - 1, math.ceil(0.8 * len(errors)) - 1)]

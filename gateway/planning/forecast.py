@@ -1,0 +1,220 @@
+"""The forecast for a request that waits: when it starts, from simulated futures. Pure, with a seed.
+
+Each future draws how long the work on the devices keeps them, from the sessions seen so far: the
+rest of a cell, pauses between cells, and the cells after them. Requests ahead start in their order.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from random import Random
+
+from .jobs import DEVICE
+
+# Draws for all futures of one forecast, which bounds its time.
+MOST_DRAWS = 6_000
+MOST_FUTURES, LEAST_FUTURES = 400, 30
+# Requests ahead that a future plays; those behind them count as having no estimate.
+MOST_AHEAD = 64
+# Cells after which a session counts as going on for ever.
+_MOST_CELLS = 50
+_PAUSES = 500  # that are drawn once for all holders
+CHANCE = 0.8
+
+
+class Habits:
+    """The lengths of cells and of the pauses between them that were seen, seconds.
+
+    Args:
+        cells: running times of cells. pauses: times from the end of a cell to the next.
+        idle_timeout: seconds after which an idle kernel gives its devices back; 0: at once.
+    """
+
+    def __init__(self, cells: Iterable[float], pauses: Iterable[float] = (), idle_timeout: float = 0.0) -> None:
+        self.cells = sorted(cells)
+        self.pauses = sorted(pauses)
+        for name, values in (("cell", self.cells), ("pause", self.pauses)):
+            if values and not (values[0] >= 0 and math.isfinite(values[-1])):
+                raise ValueError(
+                    f"A {name} of {values[0] if values[0] < 0 else values[-1]} s. Give finite times, 0 or more"
+                )
+        if not self.cells:
+            raise ValueError("There is no cell to learn from. Forecast when the first cells have ended")
+        self.idle_timeout = idle_timeout
+        self._after: list[float] | None = None
+
+    @property
+    def after(self) -> list[float]:
+        """Draws of how long a kernel keeps its devices after a cell: pauses, and further cells."""
+        if self._after is None:
+            random = Random(0)
+            self._after = [self._idle(random) for _ in range(_PAUSES)] if self.pauses else [self.idle_timeout]
+        return self._after
+
+    def _idle(self, random: Random) -> float:
+        total = 0.0
+        for _ in range(_MOST_CELLS):
+            pause = random.choice(self.pauses)
+            if pause >= self.idle_timeout:
+                return total + self.idle_timeout
+            total += pause + random.choice(self.cells)
+        return total
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Work on devices: its parts (device, milli), and for how long it has run a cell, or been idle."""
+
+    parts: tuple[tuple[int, int], ...]
+    seconds: float
+    is_busy: bool = True
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Seconds until a request starts. Infinity where most futures do not end.
+
+    Args:
+        median: as likely earlier as later.
+        within: it starts within so many seconds with a chance of ``CHANCE``.
+        low, high: it starts between them with a chance of ``CHANCE``: the error bar.
+        next_size: the largest smaller size that would start now, milli; 0 for none.
+    """
+
+    median: float
+    within: float
+    low: float
+    high: float
+    next_size: int = 0
+
+
+def forecast(
+    devices: int,
+    holders: Sequence[Holder],
+    ahead: Sequence[int],
+    milli: int,
+    habits: Habits,
+    *,
+    seed: int,
+    level: float = CHANCE,
+    sizes: Iterable[int] = (),
+) -> Forecast:
+    """Return when a request for so many milli starts behind those *ahead*, on one node of so many devices.
+
+    *level* is the part of the futures that the error bars cover (see ``Calibration``).
+    """
+    free = [DEVICE] * devices
+    for holder in holders:
+        for device, part in holder.parts:
+            free[device] -= part
+    random = Random(seed)
+    futures = max(LEAST_FUTURES, min(MOST_FUTURES, MOST_DRAWS // max(1, len(holders) + len(ahead))))
+    queue = [*ahead[:MOST_AHEAD], milli]
+    rests = [_Rest(holder, habits) for holder in holders]
+    found = sorted(_future(list(free), rests, queue, habits, random) for _ in range(futures))
+    fitting = [size for size in sizes if size < milli and not ahead and _fit(free, size) is not None]
+    tail = (1.0 - level) / 2
+    return Forecast(
+        _quantile(found, 0.5),
+        _quantile(found, level),
+        _quantile(found, tail),
+        _quantile(found, 1.0 - tail),
+        max(fitting, default=0),
+    )
+
+
+class _Rest:
+    """The rest of a cell, or of a pause, of one holder."""
+
+    def __init__(self, holder: Holder, habits: Habits) -> None:
+        self.parts = holder.parts
+        self._elapsed, self._is_busy = max(0.0, holder.seconds), holder.is_busy
+        self._seen = habits.cells if holder.is_busy else habits.pauses
+        self._first = bisect_right(self._seen, self._elapsed)
+        self._count = len(self._seen) - self._first
+        self._habits, self._after = habits, habits.after
+
+    def draw(self, random: Random) -> float:
+        """Return for how much longer it keeps its devices. Beyond all lengths seen: as long again, on average."""
+        chance, elapsed, after = random.random, self._elapsed, self._after
+        if self._count:
+            rest = self._seen[self._first + int(chance() * self._count)] - elapsed
+        else:
+            rest = max(elapsed, 1.0) * random.expovariate(1.0)
+        if self._is_busy:
+            return rest + after[int(chance() * len(after))]
+        if elapsed + rest >= self._habits.idle_timeout:
+            return max(0.0, self._habits.idle_timeout - elapsed)
+        cells = self._habits.cells
+        return rest + cells[int(chance() * len(cells))] + after[int(chance() * len(after))]
+
+
+def _future(free: list[int], holders: Sequence[_Rest], queue: Sequence[int], habits: Habits, random: Random) -> float:
+    """Return when the last of the queue starts in one future."""
+    ends = [(holder.draw(random), number, holder.parts) for number, holder in enumerate(holders)]
+    heapify(ends)
+    now, number = 0.0, len(holders)
+    for milli in queue:
+        parts = _fit(free, milli)
+        while parts is None:
+            if not ends:
+                return math.inf
+            now, _, freed = heappop(ends)
+            for device, part in freed:
+                free[device] += part
+            parts = _fit(free, milli)
+        for device, part in parts:
+            free[device] -= part
+        number += 1
+        heappush(ends, (now + random.choice(habits.cells) + random.choice(habits.after), number, parts))
+    return now
+
+
+def _fit(free: Sequence[int], milli: int) -> tuple[tuple[int, int], ...] | None:
+    """Return parts for a request, whole devices and the fullest device for the rest; None if it does not fit."""
+    whole, part = divmod(milli, DEVICE)
+    devices = [at for at, left in enumerate(free) if left == DEVICE]
+    if len(devices) < whole:
+        return None
+    taken = tuple((at, DEVICE) for at in devices[len(devices) - whole :])
+    if not part:
+        return taken
+    used = set(devices[len(devices) - whole :])
+    rest = [(left, at) for at, left in enumerate(free) if left >= part and at not in used]
+    return (*taken, (min(rest)[1], part)) if rest else None
+
+
+def _quantile(found: Sequence[float], level: float) -> float:
+    return found[min(len(found) - 1, max(0, math.ceil(level * len(found)) - 1))]
+
+
+class Calibration:
+    """The level of the futures that comes true as often as promised, learned from past forecasts.
+
+    After each forecast that came true the level falls a little, after each that did not it rises
+    four times as much, so that four of five come true.
+
+    Source of the rule: Gibbs and Candès, "Adaptive Conformal Inference Under Distribution Shift",
+    NeurIPS 2021.
+    """
+
+    def __init__(self, chance: float = CHANCE, step: float = 0.05) -> None:
+        self._chance, self._step = chance, step
+        self.level = chance
+        self.total = self.came_true = 0
+
+    def learn(self, *, came_true: bool) -> None:
+        """Note whether a request started within the time that was told."""
+        self.total += 1
+        self.came_true += came_true
+        self.level += self._step * (self._chance - came_true)
+        self.level = min(0.99, max(0.05, self.level))
+
+    @property
+    def share(self) -> float:
+        """The part of all forecasts that came true."""
+        return self.came_true / self.total if self.total else 0.0
