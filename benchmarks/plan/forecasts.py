@@ -121,12 +121,7 @@ def _holders(sessions: Sequence[Session], running: dict[tuple[int, int], float],
 
 
 def rows(data: Path, sessions: int, trace_gpus: Sequence[int], told: Callable[[str], None]) -> Iterator[Row]:
-    """Yield the share of forecasts that came true, and the time of one forecast.
-
-    Args:
-        data: folder of the traces.
-        sessions: made-up sessions. trace_gpus: GPUs for the notebook trace, one run each.
-    """
+    """Yield the share of forecasts that came true, by trace and GPUs, and the time of one forecast."""
     runs = [("made-up sessions", made_up_sessions(sessions), max(4, sessions * GPUS_PER_100 // 100))]
     if (data / FOLDER).is_dir():
         runs += [("notebook trace", read_sessions(data), gpus) for gpus in trace_gpus]

@@ -60,7 +60,7 @@ class Draft:
     def free_ending(self) -> bool:
         """Give back the parts of members that were told to end; return whether there are any."""
         found = False
-        for work in self._engine.works.values():
+        for work in self._engine.works.values() if self._engine.has_ending else ():
             for index, member in enumerate(work.running.members if work.is_ending else ()):
                 if member.is_ending and index in work.places:
                     place = work.places.pop(index)

@@ -65,6 +65,8 @@ class Engine:
             raise PlanningError("Two nodes of the snapshot have one name. Give each a name of its own")
         self.domains = len({node.domain for node in snapshot.nodes})
         self.works: dict[str, Work] = {}
+        # Whether a member was told to end.
+        self.has_ending = False
         # Node to the free milli of each device, and its free CPU and memory.
         free = {node.name: [DEVICE] * node.devices for node in snapshot.nodes}
         others = {node.name: [node.cpu, node.memory] for node in snapshot.nodes}
@@ -163,6 +165,7 @@ class Engine:
         if name in self.works:
             raise PlanningError(f"Two running works are named {name!r}. Give each a name of its own")
         for member in running.members:
+            self.has_ending = self.has_ending or member.is_ending
             left = free.get(member.node)
             if left is None:
                 raise PlanningError(f"{name!r} runs on {member.node!r}, which is no node of the snapshot")

@@ -13,11 +13,29 @@ from .entries import Entry
 from .node_states import Allowed, NodeStates
 from .snapshot import Locality
 
+# Reasons that lie in the nodes, and not in the quota of a team.
+OF_NODES = (Kind.CAPACITY, Kind.FRAGMENTED, Kind.LOCALITY, Kind.NEVER, Kind.AHEAD)
+
 
 class Placed(NamedTuple):
     """The places of a step, by member; they are taken."""
 
     places: dict[int, Place]
+
+
+def refusal(engine: Engine, entry: Entry) -> WaitReason | None:
+    """Return why the quotas refuse the next step on each of its models; None if one allows it."""
+    found: WaitReason | None = None
+    request = entry.request
+    for model in request.models or engine.pools:
+        if model in engine.pools:
+            dimension, free = engine.tree.dimension(model), engine.pools[model].free_milli
+            found = engine.accounts.refusal(
+                request.team, dimension, entry.milli, free, is_preemptible=request.is_preemptible
+            )
+            if found is None:
+                return None
+    return found
 
 
 def place(engine: Engine, entry: Entry) -> Placed | WaitReason:

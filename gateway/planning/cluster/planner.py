@@ -18,7 +18,7 @@ from .draft import Draft
 from .engine import Engine
 from .entries import Entry, Shape, entries_of
 from .holds import Holds
-from .placing import Placed
+from .placing import OF_NODES, Placed, refusal
 from .rules import PlanningError, Rules, Step
 from .shares import Shares
 from .snapshot import Request, Snapshot
@@ -58,11 +58,17 @@ class _Planner:
     def _start(self) -> None:
         """Start what fits, and keep GPUs for what does not."""
         failed: dict[Shape, WaitReason] = {}
+        # Shapes without their team, for which there are no GPUs.
+        failed_for_all: dict[Shape, WaitReason] = {}
 
         def is_settled(entry: Entry) -> bool:
-            reason = failed.get(self._shape(entry))
+            shape = self._shape(entry)
+            reason = failed.get(shape)
             if reason is None:
-                return False
+                general = failed_for_all.get(shape[1:])
+                if general is None:
+                    return False
+                reason = failed[shape] = refusal(self._engine, entry) or general
             entry.reason = reason
             return True
 
@@ -73,12 +79,16 @@ class _Planner:
                 return True
             entry.reason = placed
             if not self._holds.has(entry) and not self._holds.hold_for(entry, placed):
-                failed[self._shape(entry)] = placed
+                shape = self._shape(entry)
+                failed[shape] = placed
+                if placed.kind in OF_NODES:
+                    failed_for_all[shape[1:]] = placed
             return False
 
         self._serve(is_settled, attempt)
         if self._draft.free_ending():
             failed.clear()
+            failed_for_all.clear()
             self._serve(is_settled, attempt)
 
     def _take(self, step: Step) -> None:
