@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from pathlib import Path
 from random import Random
 
@@ -22,6 +22,10 @@ LEAST_SEEN = 20  # cells that have ended before the first forecast
 GPUS_PER_100 = 20  # GPUs for a hundred made-up sessions
 KERNELS = 200
 ROUNDS = 5
+
+
+# A session and the number of a cell in it.
+Cell = tuple[int, int]
 
 
 @dataclass
@@ -60,64 +64,88 @@ def made_up_sessions(count: int, seed: int = 1) -> list[Session]:
     return found
 
 
-def replay(sessions: Sequence[Session], gpus: int) -> tuple[Calibration, list[tuple[float, float]]]:
-    """Play the sessions, first come, first served; return how forecasts did, and (told, waited) of each.
+class Replay:
+    """Sessions on so many GPUs, first come, first served, and a forecast for each cell that waits.
 
     A session that waits comes back later: its next cell comes its pause after the end of the last.
-    Each forecast knows the cells that have ended before it.
+    A forecast knows the cells that have ended before it.
     """
-    calibration, waits = Calibration(), list[tuple[float, float]]()
-    events: list[tuple[float, int, int, int]] = []  # time, 0 end or 1 arrival, session, cell
-    for at, session in enumerate(sessions):
-        heappush(events, (session.start, 1, at, 0))
-    free, running, seen, pauses = gpus, dict[tuple[int, int], float](), list[float](), list[float]()
-    queue: list[tuple[int, int]] = []
-    told: dict[tuple[int, int], tuple[float, float]] = {}
-    while events:
-        now, is_arrival, at, cell = heappop(events)
-        pause, seconds, wanted = sessions[at].cells[cell]
-        if is_arrival:
-            queue.append((at, cell))
-            pauses.append(pause)
-        else:
-            del running[at, cell]
-            free += wanted
-            seen.append(seconds)
-            if cell + 1 < len(sessions[at].cells):
-                heappush(events, (now + sessions[at].cells[cell + 1][0], 1, at, cell + 1))
-        while queue and sessions[queue[0][0]].cells[queue[0][1]][2] <= free:
-            first = queue.pop(0)
-            _, length, used = sessions[first[0]].cells[first[1]]
-            free -= used
-            running[first] = now
-            heappush(events, (now + length, 0, *first))
-            if first in told:
-                began, within = told.pop(first)
-                waits.append((within, now - began))
-                calibration.learn(came_true=now - began <= within)
-        is_told = is_arrival and bool(queue) and queue[-1] == (at, cell) and len(seen) >= LEAST_SEEN
-        if is_told:
-            ahead = [sessions[one].cells[number][2] * 1000 for one, number in queue[:-1]]
-            found = forecast(
-                gpus,
-                _holders(sessions, running, now),
-                ahead,
-                wanted * 1000,
-                Habits(seen, pauses),
-                seed=len(waits),
-                level=calibration.level,
-            )
-            told[at, cell] = (now, found.within)
-    return calibration, waits
 
+    def __init__(self, sessions: Sequence[Session], gpus: int) -> None:
+        self._sessions, self._gpus, self._free = sessions, gpus, gpus
+        self.calibration = Calibration()
+        # (time told, time waited) of each cell that waited.
+        self.waits: list[tuple[float, float]] = []
+        # Time, arrival or end, session, cell.
+        self._events = [(session.start, True, at, 0) for at, session in enumerate(sessions)]
+        self._running: dict[Cell, float] = {}
+        self._queue: list[Cell] = []
+        self._seen: list[float] = []
+        self._pauses: list[float] = []
+        # A cell that waits to when it was told, and what.
+        self._told: dict[Cell, tuple[float, float]] = {}
+        self._late: set[Cell] = set()
 
-def _holders(sessions: Sequence[Session], running: dict[tuple[int, int], float], now: float) -> list[Holder]:
-    found, device = [], 0
-    for (at, cell), began in running.items():
-        gpus = sessions[at].cells[cell][2]
-        found.append(Holder(tuple((device + one, 1000) for one in range(gpus)), now - began))
-        device += gpus
-    return found
+    def run(self) -> Replay:
+        """Play until the last cell has ended."""
+        heapify(self._events)
+        while self._events:
+            now, is_arrival, at, number = heappop(self._events)
+            cell = (at, number)
+            self._note_late(now)
+            if is_arrival:
+                self._queue.append(cell)
+                self._pauses.append(self._of(cell)[0])
+            else:
+                self._end(cell, now)
+            while self._queue and self._of(self._queue[0])[2] <= self._free:
+                self._start(self._queue.pop(0), now)
+            if is_arrival and self._queue and self._queue[-1] == cell and len(self._seen) >= LEAST_SEEN:
+                self._told[cell] = (now, self._forecast(now))
+        return self
+
+    def _of(self, cell: Cell) -> tuple[float, float, int]:
+        return self._sessions[cell[0]].cells[cell[1]]
+
+    def _end(self, cell: Cell, now: float) -> None:
+        _, seconds, gpus = self._of(cell)
+        del self._running[cell]
+        self._free += gpus
+        self._seen.append(seconds)
+        following = (cell[0], cell[1] + 1)
+        if following[1] < len(self._sessions[cell[0]].cells):
+            heappush(self._events, (now + self._of(following)[0], True, *following))
+
+    def _start(self, cell: Cell, now: float) -> None:
+        _, seconds, gpus = self._of(cell)
+        self._free -= gpus
+        self._running[cell] = now
+        heappush(self._events, (now + seconds, False, *cell))
+        if cell in self._told:
+            began, within = self._told.pop(cell)
+            self.waits.append((within, now - began))
+            if cell not in self._late:
+                self.calibration.learn(came_true=now - began <= within)
+
+    def _note_late(self, now: float) -> None:
+        """Learn that a forecast was wrong as soon as its time is over, not when the cell starts."""
+        for cell, (began, within) in self._told.items():
+            if now - began > within and cell not in self._late:
+                self._late.add(cell)
+                self.calibration.learn(came_true=False)
+
+    def _forecast(self, now: float) -> float:
+        holders, device = list[Holder](), 0
+        for cell, began in self._running.items():
+            gpus = self._of(cell)[2]
+            holders.append(Holder(tuple((device + one, 1000) for one in range(gpus)), now - began))
+            device += gpus
+        ahead = [1000 * self._of(cell)[2] for cell in self._queue[:-1]]
+        wanted = 1000 * self._of(self._queue[-1])[2]
+        # Cells that still run have lasted at least so long; without them the long ones would be missed.
+        habits = Habits([*self._seen, *(now - began for began in self._running.values())], self._pauses)
+        level = self.calibration.level
+        return forecast(self._gpus, holders, ahead, wanted, habits, seed=len(self.waits), level=level).within
 
 
 def rows(data: Path, sessions: int, trace_gpus: Sequence[int], told: Callable[[str], None]) -> Iterator[Row]:
@@ -129,7 +157,8 @@ def rows(data: Path, sessions: int, trace_gpus: Sequence[int], told: Callable[[s
         print(f"plan: the trace {data / FOLDER} is not there; name its folder by --data")
     for name, played, gpus in runs:
         told(f"forecasts, {name}, {gpus} GPUs")
-        calibration, waits = replay(played, gpus)
+        done = Replay(played, gpus).run()
+        calibration, waits = done.calibration, done.waits
         label = f"forecasts, {name}, {gpus} GPUs"
         yield Row(f"{label}: requests that waited", calibration.total, "requests")
         yield between(f"{label}: started within the time told", 100 * calibration.share, "%", *WANT_SHARE)
