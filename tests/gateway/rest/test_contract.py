@@ -87,9 +87,12 @@ def test_the_document_and_its_schemas_are_well_formed() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sorted({path for path, _ in OPERATIONS if "{" not in path and not path.endswith(("/events", "/agents"))})
+    "path",
+    sorted(
+        p for p, method in OPERATIONS if method == "get" and "{" not in p and not p.endswith(("/events", "/agents"))
+    ),
 )
-async def test_every_path_answers_as_documented(path: str, ask: Ask, an_agent: FakeAgent) -> None:
+async def test_every_path_that_is_read_answers_as_documented(path: str, ask: Ask, an_agent: FakeAgent) -> None:
     an_agent.kernels = [kernel("k1", "alice"), kernel("k2", "bob", pids=[], interception="unknown")]
     await an_agent.start()
     for who in ("ada", "alice", "nobody"):
