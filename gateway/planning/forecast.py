@@ -202,9 +202,10 @@ class Calibration:
     NeurIPS 2021.
     """
 
-    def __init__(self, chance: float = CHANCE, step: float = 0.05) -> None:
+    def __init__(self, chance: float = CHANCE, step: float = 0.02, start: float = 0.95) -> None:
+        """Begin at a careful level: of the first cells, the long ones have not ended yet."""
         self._chance, self._step = chance, step
-        self.level = chance
+        self.level = start
         self.total = self.came_true = 0
 
     def learn(self, *, came_true: bool) -> None:
