@@ -127,6 +127,10 @@ class NodeWatch:
         except AliquotError as error:
             self._view = NodeView(problems=(f"The node agent does not answer: {error}.",))
             await self._disconnect()
+        except Exception as error:  # a report that no reader foresaw: it is told like others
+            self._log.exception("node_watch=failed; it goes on")
+            self._view = NodeView(problems=(f"The node agent's report cannot be used: {error!r:.200}.",))
+            await self._disconnect()
         for listener in tuple(self._listeners):
             listener(self._view)
             # A listener may look at a thousand kernels. Other tasks run between two listeners.

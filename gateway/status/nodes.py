@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -12,24 +13,35 @@ from jupyter_aliquot.gateway.reports.status import Device, RemoteNode, Status
 
 from .devices import device_reports
 
+log = logging.getLogger(__name__)
+
 
 def nodes_report(nodes: Iterable[RemoteNodeView], name: str) -> list[RemoteNode]:
     """Return the nodes on other machines. ``name``: the user whose kernels count as "mine".
 
     An unknown node keeps the devices that its agent last told.
     """
-    return [
-        {
-            "name": node.name,
-            "state": "connected" if node.is_connected else "unknown",
-            "message": node.message or None,
-            "since": iso(node.since),
-            "driver": node.status.driver if node.status else None,
-            "kernels": len(node.status.kernels) if node.status else None,
-            "devices": device_reports(node.status, name) if node.status else [],
-        }
-        for node in nodes
-    ]
+    return [_node_report(node, name) for node in nodes]
+
+
+def _node_report(node: RemoteNodeView, name: str) -> RemoteNode:
+    devices: list[Device] = []
+    message = node.message
+    try:
+        if node.status is not None:
+            devices = device_reports(node.status, name)
+    except Exception as error:  # one node's report fails no other's
+        log.exception("node=unreadable name=%s", node.name)
+        message = f"{message} Its devices cannot be shown: {error!r:.200}".strip()
+    return {
+        "name": node.name,
+        "state": "connected" if node.is_connected else "unknown",
+        "message": message or None,
+        "since": iso(node.since),
+        "driver": node.status.driver if node.status else None,
+        "kernels": len(node.status.kernels) if node.status else None,
+        "devices": devices,
+    }
 
 
 def devices_by_node(report: Status) -> Iterator[tuple[str, Device]]:

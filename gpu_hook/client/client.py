@@ -74,6 +74,7 @@ __all__ = [
 PROTOCOL_VERSION = 1
 _LONGEST_ANSWER = 64 << 20
 _MOST_EVENTS = 16  # events that a watcher has not read
+_NO_REASON, _LONGEST_REASON = "no reason given", 10_000
 _Report = TypeVar("_Report")
 
 
@@ -315,7 +316,7 @@ class AgentClient:
         try:
             while line := await self._reader.readline():
                 self._take(json.loads(line))
-        except (OSError, ValueError) as error:
+        except Exception as error:  # whatever it sent: waiters must not wait for ever
             reason = str(error) or type(error).__name__
         self._fail(AgentUnreachable(f"lost the agent at {self._path}: {reason}; see aliquot doctor"))
 
@@ -334,7 +335,10 @@ class AgentClient:
                 if events.empty():
                     events.put_nowait(True)
             return
-        answer = self._answers.get(message.get("id", 0))
+        number = message.get("id", 0)
+        if not isinstance(number, int):
+            raise ValueError(f"it answered a request {number!r:.40}, which is no number")
+        answer = self._answers.get(number)
         if answer is not None and not answer.done():
             answer.set_result(message)
 
@@ -407,7 +411,13 @@ def _checked(message: Any) -> dict[str, Any]:
         raise AgentUnreadable(f"the agent answered {type(message).__name__} instead of an object")
     if message.get("ok") is True:
         return message
-    raise AgentRefused(str(message.get("code", "internal")), str(message.get("message", "no reason given")))
+    code, told = (_text(message.get(name, other)) for name, other in (("code", "internal"), ("message", _NO_REASON)))
+    raise AgentRefused(code, told)
+
+
+def _text(told: object) -> str:
+    """Return what the agent told as text that can be encoded, and is not long."""
+    return str(told)[:_LONGEST_REASON].encode(errors="replace").decode()
 
 
 def _readable(read: Callable[[Mapping[str, Any]], _Report], report: Any) -> _Report:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .checks import checked
+
 
 @dataclass(frozen=True)
 class ComputeStatus:
@@ -51,7 +53,7 @@ def read_compute(report: Mapping[str, Any] | None) -> ComputeStatus | None:
     """
     if report is None:
         return None
-    return ComputeStatus(
+    made = ComputeStatus(
         share_entitled=_number(report.get("share_entitled")),
         share_used=_number(report.get("share_used")),
         own_seconds=float(report["own_seconds"]),
@@ -63,6 +65,7 @@ def read_compute(report: Mapping[str, Any] | None) -> ComputeStatus | None:
         unholdable=bool(report.get("unholdable", False)),
         is_capped=bool(report.get("is_capped", False)),
     )
+    return checked(made)
 
 
 def read_compute_control(report: Mapping[str, Any] | None) -> ComputeControl | None:
@@ -72,12 +75,13 @@ def read_compute_control(report: Mapping[str, Any] | None) -> ComputeControl | N
     """
     if report is None:
         return None
-    return ComputeControl(
+    made = ComputeControl(
         controller=str(report["controller"]),
         sharing=str(report["sharing"]),
         target_percent=_number(report.get("target_percent")),
         contended=bool(report["contended"]),
     )
+    return checked(made)
 
 
 def _number(value: Any) -> float | None:

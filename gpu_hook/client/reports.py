@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, TypeVar, cast
 
+from .checks import checked
 from .compute_reports import ComputeControl, ComputeStatus, read_compute, read_compute_control
 from .residency_reports import (
     HostCopies,
@@ -312,7 +313,7 @@ def read_status(
             evicted=None if report.get("evicted") is None else tuple(str(one) for one in report["evicted"]),
             ending_kernels=tuple(str(one) for one in report.get("ending_kernels", ())),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise UnreadableReportError(f"the agent sent a status that cannot be read: {error!r}") from error
 
 
@@ -364,11 +365,13 @@ def _read(kind: type[_Kind], report: Mapping[str, Any], **parts: Any) -> _Kind:
     """Read an object.
 
     Fields that a newer agent adds are ignored. A missing field is an error, unless older agents do
-    not have it.
+    not have it; so is a value of another type.
     """
     try:
         given = {name: report[name] for name in _names(cast(Hashable, kind)) if name in report}
         given.update(parts)
-        return kind(**given)
+        return checked(kind(**given))
     except (KeyError, TypeError) as error:
         raise UnreadableReportError(f"the agent's report lacks {error} of {kind.__name__}") from error
+    except ValueError as error:
+        raise UnreadableReportError(f"the agent's report cannot be used: {error}") from error

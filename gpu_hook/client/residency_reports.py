@@ -12,6 +12,8 @@ from typing import Any
 
 from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription
 
+from .checks import checked
+
 # The ``mode_reason`` of a kernel that was started in this mode; any other reason is a finding.
 MODE_IS_OFF = "its residency mode is off"
 
@@ -134,7 +136,7 @@ def read_oversubscription(report: Mapping[str, Any] | None) -> OversubscriptionS
     if report is None:
         return OversubscriptionStatus()
     budget = report.get("host_bytes")
-    return OversubscriptionStatus(
+    made = OversubscriptionStatus(
         production=float(report["production"]),
         opportunistic=float(report["opportunistic"]),
         host_bytes=None if budget is None else int(budget),
@@ -142,6 +144,7 @@ def read_oversubscription(report: Mapping[str, Any] | None) -> OversubscriptionS
         largest_kernel_bytes=int(report.get("largest_kernel_bytes", 0)),
         ceilings={str(uuid): float(ratio) for uuid, ratio in report.get("ceilings", {}).items()},
     )
+    return checked(made)
 
 
 @dataclass(frozen=True)
@@ -172,13 +175,15 @@ def read_residency(report: Mapping[str, Any] | None) -> ResidencyStatus | None:
     refusal, lease, since, waits = (report.get(name) for name in ("refusal", "lease", "since", "waits"))
     idle_since, moving, left_for = (report.get(name) for name in ("idle_since", "moving", "left_for"))
     restore = report.get("restore_seconds")  # an earlier agent does not report it
-    return ResidencyStatus(
+    made = ResidencyStatus(
         state=str(report["state"]),
         mode=str(report["mode"]),
         since=None if since is None else float(since),
         swapped_bytes=int(report.get("swapped_bytes", 0)),
         swappable_bytes=int(report.get("swappable_bytes", 0)),
-        unswappable=tuple(Unswappable(str(one["reason"]), int(one["bytes"])) for one in report.get("unswappable", ())),
+        unswappable=tuple(
+            checked(Unswappable(str(one["reason"]), int(one["bytes"]))) for one in report.get("unswappable", ())
+        ),
         refusal=None if refusal is None else str(refusal),
         waits=None if waits is None else _read_waits(waits),
         lease=None if lease is None else str(lease),
@@ -190,8 +195,9 @@ def read_residency(report: Mapping[str, Any] | None) -> ResidencyStatus | None:
         is_busy=_is_busy(report),
         left_for=None if left_for is None else str(left_for),
         restore_seconds=None if restore is None else float(restore),
-        moving=None if moving is None else Moving(int(moving["done_bytes"]), int(moving["total_bytes"])),
+        moving=None if moving is None else checked(Moving(int(moving["done_bytes"]), int(moving["total_bytes"]))),
     )
+    return checked(made)
 
 
 def _is_busy(report: Mapping[str, Any]) -> bool:
@@ -211,18 +217,20 @@ def read_host_copies(report: Mapping[str, Any] | None) -> HostCopies | None:
     if report is None:
         return None
     budget = report.get("budget_bytes")
-    return HostCopies(
+    made = HostCopies(
         used_bytes=int(report.get("used_bytes", 0)),
         budget_bytes=None if budget is None else int(budget),
         spilled_bytes=int(report.get("spilled_bytes", 0)),
     )
+    return checked(made)
 
 
 def _read_waits(report: Mapping[str, Any]) -> Waits:
     expected = report.get("expected_seconds")
-    return Waits(
+    made = Waits(
         reason=str(report.get("reason", "")),
         seconds=float(report.get("seconds", 0.0)),
         before=int(report.get("before", 0)),
         expected_seconds=None if expected is None else float(expected),
     )
+    return checked(made)

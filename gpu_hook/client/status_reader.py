@@ -55,5 +55,5 @@ class StatusReader:
         try:
             known = {**self._kernels, **told}
             return {name: known[name] for name in report["kernel_ids"]}, int(report["seen"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise UnreadableReportError(f"the agent tells what changed of its kernels, but not {error}") from error

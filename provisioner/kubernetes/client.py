@@ -222,8 +222,8 @@ class _WatchReader(threading.Thread):
             self._tell(None)
         except ClusterError as error:
             self._tell(error)
-        except (ApiException, HTTPError, OSError, ValueError) as error:
-            self._tell(ClusterAwayError(str(error)))
+        except Exception as error:  # whatever ended the thread: its reader must not wait for ever
+            self._tell(ClusterAwayError(str(error) or type(error).__name__))
 
     def stop(self) -> None:
         """End the thread soon: what it reads is over."""

@@ -20,15 +20,13 @@ from jupyter_aliquot.gateway.base.clock import SystemClock
 from jupyter_aliquot.gateway.nodes.registry import RemoteNodes
 from jupyter_aliquot.gateway.nodes.remembered import RememberedNodes
 from jupyter_aliquot.gateway.nodes.tokens import TokenFile, TokenRefusedError, TokenUnknownError
-from jupyter_aliquot.gpu_hook.agent.dialing.dialer import GatewayDialer
-from jupyter_aliquot.gpu_hook.agent.dialing.settings import GatewayAddress, agents_url
-from jupyter_aliquot.gpu_hook.waiting import end_task
+from jupyter_aliquot.gpu_hook.agent.dialing.settings import agents_url
 
 from .conftest import TOKENS, Ask
+from .dialled_nodes import PATIENCE_SECONDS, TOKEN, Node, is_in, nodes_of, until
 from .fake_agent import FakeAgent, kernel
 
-PATIENCE_SECONDS = 60.0
-TOKEN, TOKEN_OF_B = "a-token-of-any-agent", "a-token-of-node-b-alone"
+TOKEN_OF_B = "a-token-of-node-b-alone"
 
 
 @pytest.fixture
@@ -43,36 +41,6 @@ def jp_server_config(jp_server_config: Config, token_file: Path) -> Config:
     jp_server_config.Aliquot.agent_token_file = str(token_file)
     jp_server_config.Limits.requests_per_second = 0  # these tests ask again and again
     return jp_server_config
-
-
-class Node:
-    """An agent on another machine: its control socket, and the dialer that a real agent has."""
-
-    def __init__(self, folder: Path, name: str, url: str, token: str = TOKEN) -> None:
-        self.name = name
-        self.agent = FakeAgent(folder / f"{name}.sock")
-        token_file = folder / f"{name}.token"
-        token_file.write_text(f"{token}\n")
-        self._dialer = GatewayDialer(
-            GatewayAddress(agents_url(url), token_file), name, folder / f"{name}.sock", lambda: 0.0
-        )
-        self._task: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        await self.agent.start()
-        self.dial()
-
-    def dial(self) -> None:
-        self._task = asyncio.create_task(self._dialer.run())
-
-    async def hang_up(self) -> None:
-        task, self._task = self._task, None
-        if task is not None:
-            await end_task(task)
-
-    async def stop(self) -> None:
-        await self.hang_up()
-        await self.agent.stop()
 
 
 MakeNode = Callable[..., Any]
@@ -95,25 +63,6 @@ def a_node(
     yield make
     for node in nodes:
         jp_asyncio_loop.run_until_complete(node.stop())
-
-
-async def nodes_of(ask: Ask) -> dict[str, dict[str, Any]]:
-    answer = await ask("alice", "GET", "aliquot/api/v1/nodes")
-    assert answer.status == 200
-    return {node["name"]: node for node in answer.json["nodes"]}
-
-
-async def until(ask: Ask, claim: Callable[[dict[str, dict[str, Any]]], object]) -> dict[str, dict[str, Any]]:
-    async def look() -> dict[str, dict[str, Any]]:
-        while not claim(found := await nodes_of(ask)):
-            pass  # the request itself lets all others work
-        return found
-
-    return await asyncio.wait_for(look(), PATIENCE_SECONDS)
-
-
-def is_in(state: str, *names: str) -> Callable[[dict[str, dict[str, Any]]], bool]:
-    return lambda nodes: all(name in nodes and nodes[name]["state"] == state for name in names)
 
 
 async def test_two_agents_dial_and_both_nodes_are_shown(ask: Ask, a_node: MakeNode) -> None:

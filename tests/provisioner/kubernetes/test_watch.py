@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
+
+import pytest
 
 from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.kubernetes.watch import ResourceWatch
@@ -105,6 +107,30 @@ def test_a_watch_that_ends_is_resumed_without_a_list(a_double: ApiDouble, on_dou
             put(a_double, "b")
             await until(lambda: len(one.seen) == 2)
             assert (one.seen[-1], one.watch.lists) == (("added", "b"), 1)
+
+    run(act())
+
+
+def test_a_watch_whose_thread_fails_as_no_reader_foresaw_is_tried_again(
+    a_double: ApiDouble, on_double: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed: list[str] = []
+
+    async def act() -> None:
+        async with watched(on_double) as one:
+            real = one.client.open
+
+            def fail_once(method: str, path: str, query: Mapping[str, str], *more: Any) -> Any:
+                if "watch" in query and not failed:
+                    failed.append(path)
+                    raise TypeError("unforeseen")
+                return real(method, path, query, *more)
+
+            monkeypatch.setattr(one.client, "open", fail_once)
+            await until(lambda: failed and one.waits)
+            put(a_double, "a")
+            await until(lambda: one.seen)
+            assert one.seen == [("added", "a")]
 
     run(act())
 
