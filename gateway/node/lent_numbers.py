@@ -26,13 +26,26 @@ class LentNumbers:
         self._path = path
         self._state: tuple[int, ...] = ()
         self._loans: tuple[_Loan, ...] = ()
+        self._numbers: dict[str, int | None] = {}
 
     def lender_of(self, uid: int) -> int:
         """Return the number of the account that *uid* was lent to; *uid* itself for any other number."""
         for loan in self._current():
             if loan.first <= uid < loan.first + loan.count:
-                return _number_of(loan.lender, uid)
+                return self._number_of(loan.lender, uid)
         return uid
+
+    def _number_of(self, lender: str, uid: int) -> int:
+        """Return the lender's number: the file names accounts, or has their numbers.
+
+        A system's list of accounts may hang, so each name is looked up once for each state of the file.
+        """
+        if lender.isdecimal():
+            return int(lender)
+        if lender not in self._numbers:
+            self._numbers[lender] = _look_up(lender)
+        number = self._numbers[lender]
+        return uid if number is None else number
 
     def _current(self) -> tuple[_Loan, ...]:
         try:
@@ -40,7 +53,7 @@ class LentNumbers:
             state = (found.st_ino, found.st_mtime_ns, found.st_size)
             if state != self._state:
                 self._loans = tuple(filter(None, map(_read, self._path.read_text(errors="replace").splitlines())))
-                self._state = state
+                self._state, self._numbers = state, {}
         except OSError:  # a machine without loans
             return ()
         return self._loans
@@ -52,11 +65,8 @@ def _read(line: str) -> _Loan | None:
     return _Loan(lender, int(first), int(count)) if is_loan else None
 
 
-def _number_of(lender: str, uid: int) -> int:
-    """Return the lender's number: the file names accounts, or has their numbers."""
-    if lender.isdecimal():
-        return int(lender)
+def _look_up(name: str) -> int | None:
     try:
-        return pwd.getpwnam(lender).pw_uid
+        return pwd.getpwnam(name).pw_uid
     except (KeyError, OSError):
-        return uid
+        return None

@@ -129,9 +129,10 @@ class Ledger:
         """
         found = {device.uuid: device for device in devices}
         missing = {uuid for uuid in self._devices if uuid not in found}
-        for uuid in missing:
-            if self.reserved(uuid).hundredths:
-                found[uuid] = self._devices[uuid]
+        if missing:
+            # A kernel whose memory is out reserves nothing there, and still has its part.
+            used = {account.part.uuid for accounts in self._kernels.values() for account in accounts}
+            found.update((uuid, self._devices[uuid]) for uuid in missing & used)
         self._devices = dict(sorted(found.items(), key=lambda item: item[1].index))
         self._lost = (set(lost) | missing) & set(found)
 

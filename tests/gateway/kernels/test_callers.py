@@ -104,6 +104,26 @@ def test_a_gateway_of_one_account_serves_that_alone() -> None:
         pass
 
 
+def test_a_lenders_name_is_looked_up_once_for_each_state_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system's list of accounts may hang, and each connection would wait for it."""
+    listed, asked = tmp_path / "subuid", []
+
+    def look_up(name: str) -> Any:
+        asked.append(name)
+        raise KeyError(name)
+
+    monkeypatch.setattr(pwd, "getpwnam", look_up)
+    listed.write_text("ada:100000:65536\n")
+    lent = LentNumbers(listed)
+    assert [lent.lender_of(uid) for uid in (100_000, 100_001, 100_000)] == [100_000, 100_001, 100_000]
+    assert asked == ["ada"]
+    listed.write_text("ada:100000:65536\nbob:200000:65536\n")
+    lent.lender_of(100_000)
+    assert asked == ["ada", "ada"]
+
+
 def test_numbers_that_an_account_was_lent_count_as_the_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes in an account's own containers have them, and could open 64 connections with each."""
     listed = tmp_path / "subuid"

@@ -259,3 +259,10 @@ class TestLedger:
         ledger.release("k")
         ledger.set_devices([B])
         assert [state.uuid for state in ledger.device_states()] == ["GPU-b"]
+
+    def test_a_lost_device_stays_known_while_the_memory_of_its_only_kernel_is_out(self) -> None:
+        ledger = a_ledger()
+        ledger.set_aside("k")
+        ledger.set_devices([B])
+        assert {state.uuid: state.lost for state in ledger.device_states()} == {"GPU-a": True, "GPU-b": False}
+        ledger.adopt("k", 0, 1, 1)
