@@ -35,6 +35,7 @@ def check_request(
     # agent is away, its last answer counts.
     is_known = bool(snapshot.node.name or snapshot.node.devices)
     error = never_fits(snapshot.capacity(), request, held_of(before) if before else None) if is_known else None
+    snapshot = snapshot.with_renewed([requester.kernel_id])
     quotas = TeamQuotas.of(snapshot)
     if error is None and quotas is not None:
         held_now = held_of(before) if before else None

@@ -233,6 +233,11 @@ class LedgerSnapshot:
             found.update((held.grant.kernel_id, held) for held in self._by_team.get(team, ()))
         return tuple(found.values())
 
+    def with_renewed(self, kernel_ids: Iterable[str]) -> LedgerSnapshot:
+        """Return the snapshot in which the ending grants of these kernels do not count: they are requested again."""
+        renewed = self.ending.keys() & set(kernel_ids) if self.ending else ()
+        return replace(self, ending=_without(self.ending, renewed)) if renewed else self
+
     def held_in_place_of(self, kernel_ids: frozenset[str]) -> tuple[Held, ...]:
         """Return the parts that these kernels hold, of those that hold any."""
         if not kernel_ids:

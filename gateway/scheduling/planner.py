@@ -131,6 +131,7 @@ def plan(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> Pl
 
     Refuse requests that never fit or waited too long. Let the rest wait.
     """
+    snapshot = snapshot.with_renewed(one.kernel_id for one in pending)
     served = serve(snapshot, queue_order(snapshot, pending), now)
     reasons = _Reasons(served)
     waiting = tuple(Wait(one.kernel_id, place, reasons.of(one)) for place, one in enumerate(served.blocked, 1))

@@ -93,7 +93,8 @@ class TeamQuotas:
                 there = round(WHOLE * snapshot.node.rule.most_of(device.uuid))
                 gpus[models[device.uuid]] = gpus.get(models[device.uuid], 0) + there
         found = TeamQuotas(TeamTree(quotas, gpus), models)
-        uses = [use for holding in snapshot.holdings.values() for use in found.uses_of(holding)]
+        held = (*snapshot.holdings.values(), *snapshot.ending.values())
+        uses = [use for holding in held for use in found.uses_of(holding)]
         return replace(found, tree=found.tree.plus(uses))
 
     @property

@@ -191,9 +191,9 @@ def test_a_kernel_that_is_granted_again_while_it_ends_counts_once(play: Any, set
     async def scene(admission: Admission, agent: Any, clock: Any) -> None:
         agent.keeps_memory = {"k0"}
         for _ in range(3):
-            await admission.submit(a_requester("k0", "bob"), Request(GpuShare(45)))
-            assert sum(claim.held for claim in claims_of(admission.snapshot().ledger, (), CAPS, "bob", ())) == 45
+            await admission.submit(a_requester("k0", "bob"), Request(GpuShare(60)))  # more than half of 0.9
+            assert sum(claim.held for claim in claims_of(admission.snapshot().ledger, (), CAPS, "bob", ())) == 60
             await admission.release("k0")
-            assert sum(claim.held for claim in claims_of(admission.snapshot().ledger, (), CAPS, "bob", ())) == 45
+            assert sum(claim.held for claim in claims_of(admission.snapshot().ledger, (), CAPS, "bob", ())) == 60
 
     play(scene, caps=CAPS)

@@ -139,6 +139,15 @@ def test_an_evicted_kernel_counts_nothing_and_returns_to_its_device() -> None:
     assert (admitted(planned), list(reasons(planned))) == (["owed"], ["k2"]), "what is owed comes before"
 
 
+def test_a_released_grant_counts_for_its_team_while_a_process_keeps_its_memory() -> None:
+    """A team could release, keep the memory, and ask again for as long as the node has room."""
+    text = "teams:\n  a: {users: [ann], nominalQuota: 1, borrowingLimit: 0}\n"
+    held = runs(a_node(4, text), "k", "ann", 100)
+    ending = replace(held, holdings={}, ending=held.holdings)
+    assert admitted(plan(ending, [asks("more", "ann", 100)], 1.0)) == []
+    assert admitted(plan(ending, [asks("k", "ann", 100)], 1.0)) == ["k"], "the same kernel again counts once"
+
+
 def test_quotas_of_models_are_counted_apart() -> None:
     borrower = "a: {users: [ann], nominalQuota: {H200: 1}, borrowingLimit: {H200: 0, A100: 1}}"
     text = f"teams:\n  {borrower}\n  b: {{nominalQuota: {{A100: 1}}}}\n"
