@@ -320,9 +320,9 @@ class AliquotExtension(ExtensionApp):
             self._recovered.set()
         await self._start_socket()
         await self._services.watch.start()
-        await self._services.nodes.start()
         if self._own is not None:
             await self._own.start_culling()
+        await self._services.nodes.start()
 
     async def stop_extension(self) -> None:
         """Called before the server ends its kernels.

@@ -27,15 +27,22 @@ class NodeWatch:
     """A poll of the node's status, every `seconds` and as soon as the agent reports a change.
 
     It has a connection of its own, which *greet* makes; it raises AliquotError. An older agent
-    reports no changes; the next poll finds them.
+    reports no changes; the next poll finds them. *least_seconds* pass between two polls, however often
+    the agent reports changes.
     """
 
     def __init__(
-        self, greet: Callable[[], Awaitable[AgentClient]], clock: Clock, seconds: float, log: logging.Logger
+        self,
+        greet: Callable[[], Awaitable[AgentClient]],
+        clock: Clock,
+        seconds: float,
+        log: logging.Logger,
+        least_seconds: float = 0.0,
     ) -> None:
         self._greet = greet
         self._clock = clock
         self._seconds = seconds
+        self._least_seconds = least_seconds
         self._log = log
         self._view = NodeView(problems=("The node agent has not been asked yet.",))
         self._client: AgentClient | None = None
@@ -100,7 +107,7 @@ class NodeWatch:
                 began = self._clock.now()
                 await self.poll()
                 if self._view.status is not None:  # an agent that does not answer has no work by it
-                    await self._clock.sleep(_RESTS * (self._clock.now() - began))
+                    await self._clock.sleep(max(self._least_seconds, _RESTS * (self._clock.now() - began)))
             except Exception:
                 self._log.exception("node_watch=failed; it goes on")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,6 +23,8 @@ class RememberedNodes:
     def __init__(self, path: Path | None, log: logging.Logger) -> None:
         self._path = path
         self._log = log
+        # A write that its caller no longer awaits may still run.
+        self._writing = threading.Lock()
 
     def read(self, now: float) -> dict[str, float]:
         """Return the nodes of the last days, each with the moment when it was last seen."""
@@ -32,7 +35,7 @@ class RememberedNodes:
             nodes = {str(name): float(seen) for name, seen in told.items()}
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
             self._log.error("nodes=unreadable path=%s reason=%s", self._path, error)
             self._set_aside(self._path)
             return {}
@@ -43,7 +46,8 @@ class RememberedNodes:
         if self._path is None:
             return
         try:
-            replace_file(self._path, json.dumps({"version": 1, "nodes": dict(nodes)}))
+            with self._writing:
+                replace_file(self._path, json.dumps({"version": 1, "nodes": dict(nodes)}))
         except OSError as error:
             self._log.error("nodes=not_written path=%s reason=%s", self._path, error)
 

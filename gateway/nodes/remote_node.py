@@ -21,6 +21,9 @@ from jupyter_aliquot.provisioner.errors import AgentUnavailableError
 from jupyter_aliquot.provisioner.grants.agent_calls import answered
 
 _CLIENT_NAME = "gateway"
+_LEAST_SECONDS = 0.1
+_NOT_CONNECTED = "its agent is not connected"
+_LOST = f"The node agent does not answer: {_NOT_CONNECTED}."
 NOT_YET = "its agent has not connected since this server started"
 
 
@@ -54,13 +57,18 @@ class RemoteNode:
         # A connection that the watch has not taken up.
         self._next: AgentClient | None = None
         self._lost = NOT_YET
-        self._watch = NodeWatch(self._greet, clock, seconds, log)
+        self._watch = NodeWatch(self._greet, clock, seconds, log, _LEAST_SECONDS)
         self._watch.listen(self._saw)
         self.instance = ""
 
     @property
     def view(self) -> RemoteNodeView:
         return self._view
+
+    @property
+    def problem(self) -> str:
+        """Return why the agent was last not asked any more, also before its view tells it."""
+        return " ".join(self._watch.view().problems)
 
     async def start(self) -> None:
         """Begin to poll. Called once, when the node becomes known."""
@@ -80,11 +88,14 @@ class RemoteNode:
     def _saw(self, view: NodeView) -> None:
         before, problems = self._view, " ".join(view.problems)
         if view.status is None:
-            message = _unknown(self._lost if before.since is None else problems)
+            if _NOT_CONNECTED not in problems:
+                self._lost = problems
+            message = _unknown(self._lost)
             since = self._clock.wall() if before.is_connected else before.since
             self._view = replace(before, is_connected=False, message=message, since=since)
         else:
             since = before.since if before.is_connected else self._clock.wall()
+            self._lost = _LOST
             self._view = RemoteNodeView(before.name, True, problems, since, view.status)
         if before.is_connected != self._view.is_connected:
             state = "connected" if self._view.is_connected else "unknown"
@@ -95,7 +106,7 @@ class RemoteNode:
         """Return the connection that waits for its first use. Raises AliquotError."""
         client, self._next = self._next, None
         if client is None:
-            raise AgentUnavailableError("its agent is not connected")
+            raise AgentUnavailableError(_NOT_CONNECTED)
         try:
             await answered(client.hello(_CLIENT_NAME))
         except BaseException:

@@ -56,11 +56,6 @@ class DeviceSums:
         ]
 
 
-def device_reports(status: NodeStatus, name: str) -> list[Device]:
-    """Return the device reports of a status that is used once."""
-    return DeviceSums(status).reports(name)
-
-
 def _device(device: DeviceStatus, of_node: float, of_kernels: _Sums, mine: _Sums) -> Device:
     return {
         "index": device.index,

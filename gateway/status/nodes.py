@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
@@ -11,25 +11,26 @@ from jupyter_aliquot.gateway.base.clock import iso
 from jupyter_aliquot.gateway.nodes.remote_node import RemoteNodeView
 from jupyter_aliquot.gateway.reports.status import Device, RemoteNode, Status
 
-from .devices import device_reports
+from .report_cache import ReportMemo
 
 log = logging.getLogger(__name__)
 
 
-def nodes_report(nodes: Iterable[RemoteNodeView], name: str) -> list[RemoteNode]:
+def nodes_report(nodes: Collection[RemoteNodeView], name: str, memo: ReportMemo) -> list[RemoteNode]:
     """Return the nodes on other machines. ``name``: the user whose kernels count as "mine".
 
     An unknown node keeps the devices that its agent last told.
     """
-    return [_node_report(node, name) for node in nodes]
+    memo.forget_nodes({node.name for node in nodes})
+    return [_node_report(node, name, memo) for node in nodes]
 
 
-def _node_report(node: RemoteNodeView, name: str) -> RemoteNode:
+def _node_report(node: RemoteNodeView, name: str, memo: ReportMemo) -> RemoteNode:
     devices: list[Device] = []
     message = node.message
     try:
         if node.status is not None:
-            devices = device_reports(node.status, name)
+            devices = memo.devices_of(node.name, node.status).reports(name)
     except Exception as error:  # one node's report fails no other's
         log.exception("node=unreadable name=%s", node.name)
         message = f"{message} Its devices cannot be shown: {error!r:.200}".strip()

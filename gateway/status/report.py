@@ -122,7 +122,7 @@ def status_report(snapshot: StatusSnapshot, who: User, ended: int = LAST_ENDED) 
         "version": snapshot.version,
         "user": {"name": who.name, "role": who.role, "gpu_limit": _gpu_limit(snapshot, who)},
         "node": _node(snapshot),
-        "nodes": nodes_report(snapshot.nodes, who.name),
+        "nodes": nodes_report(snapshot.nodes, who.name, snapshot.memo),
         "devices": snapshot.memo.devices(status).reports(who.name) if status else [],
         "queue": {"length": snapshot.queue_length},
         "kernels": kernel_reports(snapshot, who, ended, but_by=who.name),

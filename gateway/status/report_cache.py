@@ -44,6 +44,7 @@ class ReportMemo:
         self._kernels = _NO_KERNELS
         self._owned: dict[str, list[KernelStatus]] = {}
         self._devices: DeviceSums | None = None
+        self._of_nodes: dict[str, tuple[NodeStatus, DeviceSums]] = {}
         self._limit = _SPARE
         self.made = 0
 
@@ -87,6 +88,18 @@ class ReportMemo:
         if self._devices is None:
             self._devices = DeviceSums(status)
         return self._devices
+
+    def devices_of(self, node: str, status: NodeStatus) -> DeviceSums:
+        """Return the sums of a node on another machine, made once for each of its statuses."""
+        found = self._of_nodes.get(node)
+        if found is None or found[0] is not status:
+            found = self._of_nodes[node] = (status, DeviceSums(status))
+        return found[1]
+
+    def forget_nodes(self, there: Collection[str]) -> None:
+        """Drop the sums of nodes that are no more. Called with the names of all nodes."""
+        if len(self._of_nodes) > len(there):
+            self._of_nodes = {name: made for name, made in self._of_nodes.items() if name in there}
 
     def forget_others(self, there: Callable[[], Collection[str]]) -> None:
         """Drop reports of kernels that no longer exist. Called with each snapshot.

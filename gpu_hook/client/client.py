@@ -73,6 +73,7 @@ __all__ = [
 
 PROTOCOL_VERSION = 1
 _LONGEST_ANSWER = 64 << 20
+_LONG_LINE = 256 << 10  # longer ones are parsed in a thread, since that takes milliseconds
 _MOST_EVENTS = 16  # events that a watcher has not read
 _NO_REASON, _LONGEST_REASON = "no reason given", 10_000
 _Report = TypeVar("_Report")
@@ -315,7 +316,8 @@ class AgentClient:
         reason = "it closed the connection"
         try:
             while line := await self._reader.readline():
-                self._take(json.loads(line))
+                self._take(await _parsed(line))
+                await asyncio.sleep(0)  # lines that are there already keep no other task waiting
         except Exception as error:  # whatever it sent: waiters must not wait for ever
             reason = str(error) or type(error).__name__
         self._fail(AgentUnreachable(f"lost the agent at {self._path}: {reason}; see aliquot doctor"))
@@ -404,6 +406,10 @@ def _put_newest(queue: asyncio.Queue[LeaseEvent | None], event: LeaseEvent | Non
 
 def _line(message: dict[str, Any]) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+async def _parsed(line: bytes) -> Any:
+    return json.loads(line) if len(line) < _LONG_LINE else await asyncio.to_thread(json.loads, line)
 
 
 def _checked(message: Any) -> dict[str, Any]:

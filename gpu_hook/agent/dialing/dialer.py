@@ -33,6 +33,9 @@ _FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 0.5, 15.0
 _CONNECT_SECONDS = 10.0
 # A gateway that vanished without a word is noticed after two of these.
 _PING_SECONDS = 15.0
+# A connection that held so long was a success: the next waits begin anew.
+_SETTLED_SECONDS = 60.0
+_LONGEST_REASON = 1000
 _LONGEST_TOKEN = 64 << 10
 
 
@@ -79,10 +82,14 @@ class GatewayDialer:
         connection = await self._connect()
         try:
             await self._register(connection)
-            self._waits.reset()
             self._told = ""
             log.info("event=registered url=%s node=%s", self._gateway.url, self._node)
-            await self._pass_on(connection)
+            registered_at = asyncio.get_running_loop().time()
+            try:
+                await self._pass_on(connection)
+            finally:
+                if asyncio.get_running_loop().time() - registered_at >= _SETTLED_SECONDS:
+                    self._waits.reset()
             return connection.close_reason or "the gateway closed the connection"
         finally:
             connection.close()
@@ -104,7 +111,7 @@ class GatewayDialer:
         try:
             return await within(opening, 2 * _CONNECT_SECONDS)
         except HTTPClientError as error:
-            raise DialError(f"the gateway answered {error.code} {error.message}") from error
+            raise DialError(f"the gateway answered {error.code} {error.message}{_told(error)}") from error
         except asyncio.TimeoutError:
             raise DialError(f"it did not answer within {2 * _CONNECT_SECONDS:g} s") from None
         except (OSError, ssl.SSLError, WebSocketClosedError, ValueError) as error:
@@ -153,6 +160,16 @@ async def _answers(reader: asyncio.StreamReader, connection: WebSocketClientConn
     with contextlib.suppress(ConnectionError, WebSocketClosedError):
         while line := await reader.readline():
             await connection.write_message(line.rstrip(b"\n").decode())
+
+
+def _told(error: HTTPClientError) -> str:
+    """Return the reason in the body of a refusal; empty where a proxy or another server answered."""
+    try:
+        body = json.loads(error.response.body) if error.response is not None else None
+    except (ValueError, RecursionError):
+        return ""
+    message = body.get("message") if isinstance(body, dict) else None
+    return f": {message[:_LONGEST_REASON]}" if isinstance(message, str) and message else ""
 
 
 def _read_token(file: Path) -> str:

@@ -146,7 +146,7 @@ class FakeAgent:
 
     def _answer(self, op: str, question: dict[str, Any]) -> dict[str, Any]:
         node = {"ok": True, "node": "a node", "driver": "softgpu"}
-        if op == "hello":
+        if op == "hello" and op not in self.refusals:
             return {**node, "version": 1, "pid": 1, "options": self.options}
         if op == "status":
             return {

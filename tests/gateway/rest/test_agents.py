@@ -17,10 +17,11 @@ from tornado.websocket import WebSocketClientConnection, websocket_connect
 from traitlets.config import Config
 
 from jupyter_aliquot.gateway.base.clock import SystemClock
-from jupyter_aliquot.gateway.nodes.registry import RemoteNodes
+from jupyter_aliquot.gateway.nodes.registry import Pipe, Registration, RemoteNodes
 from jupyter_aliquot.gateway.nodes.remembered import RememberedNodes
 from jupyter_aliquot.gateway.nodes.tokens import TokenFile, TokenRefusedError, TokenUnknownError
 from jupyter_aliquot.gpu_hook.agent.dialing.settings import agents_url
+from jupyter_aliquot.gpu_hook.waiting import end_task
 
 from .conftest import TOKENS, Ask
 from .dialled_nodes import PATIENCE_SECONDS, TOKEN, Node, is_in, nodes_of, until
@@ -218,6 +219,45 @@ class TestTokenFile:
             await TokenFile(tmp_path / "none").allowed_nodes(TOKEN)
 
 
+class HourClock(SystemClock):
+    """A clock whose hours pass when a test turns it; shorter waits are real."""
+
+    def __init__(self) -> None:
+        self.time = 1_800_000_000.0
+        self._turned = asyncio.Event()
+
+    def wall(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds < 3600:
+            await super().sleep(seconds)
+        elif seconds > 3600:
+            await asyncio.Event().wait()
+        else:
+            await self._turned.wait()
+            self._turned.clear()
+
+    def turn(self, seconds: float) -> None:
+        self.time += seconds
+        self._turned.set()
+
+
+async def join(pipe: Pipe, path: Path) -> None:
+    """Pass lines between a gateway's client and an agent, as a connection does."""
+    reader, writer = await asyncio.open_unix_connection(path)
+
+    async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        while line := await source.readline():
+            target.write(line)
+
+    try:
+        await asyncio.gather(copy(pipe.reader, writer), copy(reader, pipe.writer))
+    finally:
+        writer.close()
+        pipe.writer.close()
+
+
 class TestNodesAfterARestart:
     def made(self, path: Path) -> RemoteNodes:
         log = logging.getLogger("test")
@@ -241,6 +281,56 @@ class TestNodesAfterARestart:
         await nodes.start()
         assert [view.name for view in nodes.views()] == ["b"]
         await nodes.stop()
+
+    async def test_a_start_and_a_stop_keep_what_is_remembered_of_others(self, tmp_path: Path) -> None:
+        file, log = tmp_path / "nodes.json", logging.getLogger("test")
+        now = SystemClock().wall()
+        RememberedNodes(file, log).write({"a": now, "b": now})
+        stopped_early = self.made(file)
+        await stopped_early.stop()
+        assert set(RememberedNodes(file, log).read(now)) == {"a", "b"}
+        nodes = self.made(file)
+        asked = [asyncio.create_task(nodes.register(Registration(name, "i"), None)) for name in ("c", "d")]
+        await nodes.start()
+        pipes = [await one for one in asked]
+        assert {view.name for view in nodes.views()} == {"a", "b", "c", "d"}
+        await nodes.stop()
+        for pipe in pipes:
+            pipe.writer.close()
+        assert set(RememberedNodes(file, log).read(now)) == {"a", "b", "c", "d"}
+
+    async def test_a_node_that_stays_connected_is_remembered_each_hour_and_a_lost_one_forgotten(
+        self, tmp_path: Path
+    ) -> None:
+        file, log, clock = tmp_path / "nodes.json", logging.getLogger("test"), HourClock()
+        RememberedNodes(file, log).write({"lost": clock.time - 7 * 86400 + 1800})
+        nodes = RemoteNodes(RememberedNodes(file, log), clock, 1e9, log, lambda: "")
+        await nodes.start()
+        assert [view.name for view in nodes.views()] == ["lost"]
+        agent = FakeAgent(tmp_path / "a.sock")
+        await agent.start()
+        pipe = await nodes.register(Registration("a", "i"), None)
+        joined = asyncio.create_task(join(pipe, tmp_path / "a.sock"))
+        try:
+            await self.until(lambda: any(view.is_connected for view in nodes.views()))
+            registered = clock.time
+            clock.turn(3600.0)
+            # No stop writes it: a gateway that is killed knows it all the same.
+            await self.until(lambda: RememberedNodes(file, log).read(clock.time).get("a") == registered + 3600)
+            assert [view.name for view in nodes.views()] == ["a"]
+        finally:
+            await end_task(joined)
+            await nodes.stop()
+            await agent.stop()
+
+    async def until(self, claim: Callable[[], bool]) -> None:
+        async def look() -> None:
+            while True:
+                if claim():
+                    return
+                await asyncio.sleep(0.005)
+
+        await asyncio.wait_for(look(), PATIENCE_SECONDS)
 
     @pytest.mark.parametrize("content", ["", "[]", '{"nodes": [1]}', '{"nodes": {"a": "x"}}'])
     async def test_a_damaged_file_is_set_aside(self, tmp_path: Path, content: str) -> None:

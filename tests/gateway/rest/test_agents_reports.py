@@ -14,6 +14,7 @@ from traitlets.config import Config
 from jupyter_aliquot.gateway.base.clock import SystemClock
 from jupyter_aliquot.gateway.nodes.remote_node import RemoteNodeView
 from jupyter_aliquot.gateway.status.nodes import nodes_report
+from jupyter_aliquot.gateway.status.report_cache import ReportMemo
 from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus, NodeStatus
 
 from .conftest import Ask
@@ -97,6 +98,17 @@ def test_a_node_whose_devices_cannot_be_summed_is_shown_without_them() -> None:
     broken: Any = "x"
     status = NodeStatus("bad", "softgpu", "hook", (DeviceStatus(**device(reserved_hundredths=broken)),), (), 1)
     views = [RemoteNodeView(name, True, "", SystemClock().wall(), status) for name in ("bad",)]
-    [bad, good] = nodes_report([*views, RemoteNodeView("good", message="Unknown")], "alice")
+    [bad, good] = nodes_report([*views, RemoteNodeView("good", message="Unknown")], "alice", ReportMemo())
     assert (bad["devices"], "cannot be shown" in (bad["message"] or "")) == ([], True)
     assert good["message"] == "Unknown"
+
+
+def test_sums_of_a_node_are_made_once_for_each_status() -> None:
+    memo = ReportMemo()
+    first, second = (NodeStatus("a", "softgpu", "hook", (DeviceStatus(**device()),), (), 1) for _ in range(2))
+    made = memo.devices_of("a", first)
+    assert memo.devices_of("a", first) is made
+    assert memo.devices_of("a", second) is not made
+    kept = memo.devices_of("a", second)
+    nodes_report([], "alice", memo)
+    assert memo.devices_of("a", second) is not kept, "of a node that was forgotten meanwhile"
