@@ -301,9 +301,12 @@ class LocalSocket:
         known = {holding.grant.kernel_id for holding in self._admission.snapshot().holdings}
         for kernel in status.kernels:
             uid = client_of(kernel)
-            if uid is None or kernel.ending or kernel.created > self._began or kernel.kernel_id in known:
+            if uid is None or kernel.created > self._began or kernel.kernel_id in known:
                 continue
             requester = requester_of(kernel, uid, self._known_teams(kernel.owner))
+            if kernel.ending:
+                self._admission.adopt_ending(holding_of(kernel, requester, status.node, self._runtime))
+                continue
             self._grants.adopt(requester, uid, time.monotonic())
             self._admission.adopt(holding_of(kernel, requester, status.node, self._runtime))
             self._log.info("kernel=%s adopted owner=%s account=%d", kernel.kernel_id, kernel.owner, uid)

@@ -117,6 +117,11 @@ class Admission:
         self._ledger.commit(granted=[replace(holding, is_confirmed=False)])
         self._work.set()
 
+    def adopt_ending(self, holding: Holding) -> None:
+        """Count the grant of a kernel that an earlier gateway released, while a process of it keeps memory."""
+        self._ledger.commit(granted=[holding])
+        self._ledger.commit(released=[holding.grant.kernel_id])
+
     def check(
         self, requester: KernelRef, request: Request, before: Grant | None = None, waits_since: float | None = None
     ) -> None:

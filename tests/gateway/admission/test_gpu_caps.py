@@ -187,6 +187,31 @@ def test_a_released_kernel_counts_for_its_users_limits_while_a_process_of_it_kee
     play(scene, caps=CAPS, devices=2)
 
 
+def test_a_gateway_that_starts_counts_what_an_earlier_one_released_while_a_process_keeps_it(
+    play: Any, settle: Any
+) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        agent.keeps_memory = {"k0"}
+        await admission.submit(a_requester("k0", "bob"), Request(GpuShare(60)))
+        earlier = admission.snapshot().ledger.holdings["k0"]
+        await admission.release("k0")
+        agent.keeps_memory = set()
+        agent.tell()
+        await settle()
+        agent.keeps_memory = {"k0"}  # as a gateway finds it that was not there before
+        admission.adopt_ending(earlier)
+        agent.tell()
+        await settle()
+        with pytest.raises(errors.LimitError, match=r"may have 0\.9"):
+            admission.submit(a_requester("k1", "bob"), Request(GpuShare(45)))
+        agent.keeps_memory = set()
+        agent.tell()
+        await settle()
+        await admission.submit(a_requester("k1", "bob"), Request(GpuShare(45)))
+
+    play(scene, caps=CAPS)
+
+
 def test_a_kernel_that_is_granted_again_while_it_ends_counts_once(play: Any, settle: Any) -> None:
     async def scene(admission: Admission, agent: Any, clock: Any) -> None:
         agent.keeps_memory = {"k0"}
