@@ -16,7 +16,9 @@ from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, w
 from traitlets.config import Config
 
 from jupyter_aliquot.gateway.api import agents
+from jupyter_aliquot.gateway.local_mode import OwnKernels
 from jupyter_aliquot.gateway.nodes.limits import MOST_OF_ANY, AgentSockets, FrameRates, close_reason
+from jupyter_aliquot.gateway.nodes.registry import RemoteNodes
 from jupyter_aliquot.gpu_hook.agent.dialing import dialer
 from jupyter_aliquot.gpu_hook.agent.dialing.settings import agents_url
 from jupyter_aliquot.gpu_hook.base.pacing import Backoff
@@ -124,11 +126,11 @@ async def test_a_token_that_is_taken_back_ends_its_connection(
 ) -> None:
     monkeypatch.setattr(agents, "_CHECK_SECONDS", 0.05)
     await ask("alice", "GET", "api")
+    await a_node.start()
+    await until(ask, is_in("connected", "a"))
     connection = await connect(a_server)
     await connection.write_message(register("b"))
     assert json.loads(await read(connection))["ok"] is True
-    await a_node.start()
-    await until(ask, is_in("connected", "a"))
     empty(token_file)
     await until(ask, is_in("unknown", "a"))
     while await read(connection) is not None:
@@ -174,8 +176,7 @@ async def test_a_file_of_tokens_that_cannot_be_read_is_not_told_to_strangers(
     assert f"line 1 of {token_file}" in caplog.text
     caplog.clear()
     await a_node.start()
-    while "gateway_lost" not in caplog.text:
-        await ask("alice", "GET", "api")
+    await until(ask, lambda found: "gateway_lost" in caplog.text)
     assert "503 Service Unavailable: The gateway cannot check tokens" in caplog.text
 
 
@@ -223,8 +224,7 @@ async def test_a_version_that_does_not_fit_is_shown_and_told_to_the_agent(
     await a_node.start()
     nodes = await until(ask, lambda found: "a" in found and "version 9" in (found["a"]["message"] or ""))
     assert nodes["a"]["state"] == "unknown"
-    while "version 9" not in caplog.text.partition("gateway_lost")[2]:
-        await ask("alice", "GET", "api")
+    await until(ask, lambda found: "version 9" in caplog.text.partition("gateway_lost")[2])
 
 
 async def test_waits_begin_anew_only_after_a_connection_that_held(
@@ -243,3 +243,27 @@ async def test_waits_begin_anew_only_after_a_connection_that_held(
     await until(ask, is_in("connected", "a"))
     await a_node.hang_up()
     assert resets == [True]
+
+
+async def test_unused_kernels_are_looked_for_also_where_the_list_of_nodes_fails(
+    a_server: ServerApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+
+    async def fail(nodes: RemoteNodes) -> None:
+        started.append("nodes")
+        raise RuntimeError("unforeseen")
+
+    real = OwnKernels.start_culling
+
+    async def note(own: OwnKernels) -> None:
+        started.append("culling")
+        await real(own)
+
+    monkeypatch.setattr(RemoteNodes, "start", fail)
+    monkeypatch.setattr(OwnKernels, "start_culling", note)
+    await a_server.extension_manager.start_all_extensions()
+    try:
+        assert started == ["culling", "nodes"]
+    finally:
+        await a_server.extension_manager.stop_all_extensions()
