@@ -472,7 +472,7 @@ class Admission:
         asked = replace(grant.request, residency=waiting.pending.request.residency)
         grant = replace(grant, request=asked)
         if waiting.is_return:
-            return self._deliver_return(waiting, grant)
+            return self._deliver_return(waiting, grant, admit)
         if waiting.is_growth:
             return self._deliver_size(waiting, grant)
         holding = Holding(grant, waiting.requester, waiting.shown_since, queued_at=waiting.pending.since)
@@ -485,10 +485,11 @@ class Admission:
         self._releases.add(grant.kernel_id)
         self._work.set()
 
-    def _deliver_return(self, waiting: Waiting, grant: Grant) -> None:
+    def _deliver_return(self, waiting: Waiting, grant: Grant, admit: Admit) -> None:
         holding = self._ledger.snapshot().holdings.get(grant.kernel_id)
         if holding is not None:
             back = replace(holding, is_evicted=False, leaves_for="", granted_at=self._clock.now())
+            back = replace(back, is_backfilled=admit.is_backfilled)
             self._ledger.commit(granted=[back])
         self._queue.grant(waiting, grant)
         self._log.info("kernel=%s returned=%s owner=%s", grant.kernel_id, grant.request.gpus, grant.owner)

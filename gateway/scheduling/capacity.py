@@ -99,6 +99,13 @@ class Capacity:
         """Return the capacity after these parts were released."""
         return self._changed(held.parts, held.workload_class, -1)
 
+    def set_aside(self, held: Held) -> Capacity:
+        """Return the capacity with less host memory: the copy of a kernel that was swapped out takes it."""
+        if self.rule.host_bytes is None:
+            return self
+        copy_bytes = sum(part.reserved_bytes for part in held.parts)
+        return replace(self, rule=replace(self.rule, host_bytes=max(0, self.rule.host_bytes - copy_bytes)))
+
     def close(self, parts: Sequence[Part]) -> Capacity:
         """Return the capacity with none on the devices of these parts."""
         return replace(self, closed=self.closed | {part.uuid for part in parts})

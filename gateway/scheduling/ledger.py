@@ -239,11 +239,11 @@ class LedgerSnapshot:
         return replace(self, ending=_without(self.ending, renewed)) if renewed else self
 
     def held_in_place_of(self, kernel_ids: frozenset[str]) -> tuple[Held, ...]:
-        """Return the parts that these kernels hold, of those that hold any."""
+        """Return the parts that these kernels hold, of those that hold any. An evicted kernel holds none."""
         if not kernel_ids:
             return ()
         found = (self.holdings.get(kernel_id) for kernel_id in sorted(kernel_ids))
-        return tuple(held_of(holding.grant) for holding in found if holding is not None)
+        return tuple(held_of(one.grant) for one in found if one is not None and not one.is_evicted)
 
     # Each status request asks for its user's own: a few of a thousand.
 

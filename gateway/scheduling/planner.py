@@ -26,7 +26,7 @@ from jupyter_aliquot.provisioner.errors import (
 from jupyter_aliquot.provisioner.resources import Request, WorkloadClass
 
 from .capacity import Capacity, Held
-from .ledger import LedgerSnapshot
+from .ledger import Holding, LedgerSnapshot
 from .lending.backfill import is_harmless
 from .lending.reclaim import Evict, State, reclaim
 from .lending.team_quotas import Claimant, Shortage, TeamQuotas, ranked
@@ -148,7 +148,7 @@ class Serving:
     def __init__(self, snapshot: LedgerSnapshot, now: float) -> None:
         self.snapshot = snapshot
         self.capacity = snapshot.capacity()
-        self.quotas = TeamQuotas.of(snapshot)
+        self.quotas = self._at_first = TeamQuotas.of(snapshot)
         self.admissions: list[Admit] = []
         self.blocked: list[Pending] = []
         self.refusals: list[Refuse] = []
@@ -175,7 +175,7 @@ class Serving:
             self.refusals.append(Refuse(entry.kernel_id, error))
             return
         placed = None if self._is_closed else self._place(entry)
-        if isinstance(placed, tuple) and (is_backfilled := self._may_pass(entry, placed)) is not None:
+        if isinstance(placed, tuple) and (is_backfilled := self._may_pass(entry, placed, self._ahead)) is not None:
             self._admit(entry, placed, is_backfilled=is_backfilled)
         elif not self._is_closed and not self._ahead and self._replaces(entry):
             self.preempting.append(entry.kernel_id)
@@ -222,23 +222,23 @@ class Serving:
             self._refused[size] = placed
         return placed
 
-    def _may_pass(self, entry: Pending, placed: tuple[Part, ...]) -> bool | None:
+    def _may_pass(self, entry: Pending, placed: tuple[Part, ...], ahead: Sequence[Pending]) -> bool | None:
         """Return whether it starts as a backfilled kernel; None if it may not start before those ahead."""
-        if not self._ahead:
+        if not ahead:
             return False
         is_on = self.snapshot.quotas is None or self.snapshot.quotas.is_backfilling
         if not is_on or entry.replaces or entry.held is not None:
             return None
-        if self._delays_none(entry, placed):
+        if self._delays_none(entry, placed, ahead):
             return False
-        can_leave = self.snapshot.node.can_evict and entry.request.residency != "off" and entry.returns_to is None
+        can_leave = self.snapshot.node.can_evict and entry.request.residency != "off"
         return True if can_leave else None
 
-    def _delays_none(self, entry: Pending, placed: tuple[Part, ...]) -> bool:
-        ahead = list(dict.fromkeys(one.request for one in self._ahead))
-        key = (entry.request, placed, len(ahead))
+    def _delays_none(self, entry: Pending, placed: tuple[Part, ...], ahead: Sequence[Pending]) -> bool:
+        requests = tuple(dict.fromkeys(one.request for one in ahead))
+        key = (entry.request, placed, requests)
         if key not in self._harmless:
-            found = is_harmless(self.snapshot, self.capacity, placed, _class_of(entry), ahead)
+            found = is_harmless(self.snapshot, self.capacity, placed, _class_of(entry), requests)
             self._harmless[key] = found
         return self._harmless[key]
 
@@ -275,14 +275,28 @@ class Serving:
         taken = frozenset(one.kernel_id for one in self.evictions)
         state = State(self.snapshot, self.capacity, self._quotas_for(entry), self._now, taken)
         found = reclaim(state, entry.kernel_id, entry.claimant, entry.since)
-        if found is None:
+        if found is None or self._may_pass(entry, found.parts, self._ahead_without(found.leavers)) is None:
             self._irreclaimable.add(key)
             return False
         self.evictions += found.evictions
         self.capacity = self.capacity.take(found.parts, _class_of(entry))
+        for held in found.set_aside:
+            self.capacity = self.capacity.set_aside(held)
         if self.quotas is not None:
             self.quotas = self.quotas.holding_back(entry.claimant)
         return True
+
+    def _ahead_without(self, leavers: Iterable[Holding]) -> list[Pending]:
+        """Return the requests that will lack room on devices once these kernels have left.
+
+        Those that lack quota now lack it no more where these kernels borrow it.
+        """
+        quotas = None if self._at_first is None else self._at_first.without(leavers)
+        lacking_quota = [one for one in self.blocked if one.kernel_id in self.shortages and one.devices is None]
+        return [
+            *self._ahead,
+            *(one for one in lacking_quota if quotas is not None and quotas.shortage(one.claimant) is None),
+        ]
 
     def _block(self, entry: Pending, placed: tuple[Part, ...] | Refusal | Shortage | None) -> None:
         self.blocked.append(entry)

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from jupyter_aliquot.gateway.scheduling.capacity import Capacity
+from jupyter_aliquot.gateway.scheduling.capacity import Capacity, Held
 from jupyter_aliquot.gateway.scheduling.ledger import Holding, LedgerSnapshot
 from jupyter_aliquot.gateway.scheduling.resize import held_of
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 from jupyter_aliquot.provisioner.resources import WorkloadClass
 
 from .backfill import backfilled_since
-from .team_quotas import Claimant, TeamQuotas
+from .team_quotas import Claimant, TeamQuotas, ranked
 
 # A kernel that may leave, and whether it does for a quota.
 Candidate = tuple[Holding, bool]
@@ -40,10 +40,19 @@ class Evict:
 
 @dataclass(frozen=True)
 class Reclaim:
-    """The kernels that leave for one request, and the parts that it gets once they are gone."""
+    """The kernels that leave for one request, and the parts that it gets once they are gone.
+
+    ``leavers`` are their grants.
+    """
 
     evictions: tuple[Evict, ...]
     parts: tuple[Part, ...]
+    leavers: tuple[Holding, ...]
+
+    @property
+    def set_aside(self) -> tuple[Held, ...]:
+        """The parts of the kernels that are swapped out, of which the host keeps copies."""
+        return tuple(held_of(one.grant) for one in self.leavers if not one.stays_because)
 
 
 @dataclass(frozen=True)
@@ -73,7 +82,8 @@ def reclaim(state: State, kernel_id: str, claimant: Claimant, since: float) -> R
         chosen = _choose(state, claimant, [candidates[first], *candidates[:first], *candidates[first + 1 :]])
         if chosen is not None:
             kernels, parts = chosen
-            return Reclaim(tuple(_evict(state, *one, kernel_id) for one in kernels), parts)
+            leavers = tuple(holding for holding, _ in kernels)
+            return Reclaim(tuple(_evict(state, *one, kernel_id) for one in kernels), parts, leavers)
     return None
 
 
@@ -114,6 +124,7 @@ def _candidates(state: State, claimant: Claimant, since: float) -> list[Candidat
     then the team that borrows most for its weight, then the newest.
     """
     backfilled = [one for one in backfilled_since(state.snapshot, since) if _can_leave(state, one)]
+    backfilled = [one for one in backfilled if _returns_after(state.quotas, claimant, one, backfilled)]
     found = [(one, False) for one in backfilled]
     quotas = state.quotas
     if quotas is None:
@@ -133,6 +144,22 @@ def _candidates(state: State, claimant: Claimant, since: float) -> list[Candidat
         return *rank, -share, -one.granted_at, one.grant.kernel_id
 
     return found + [(one, True) for one in sorted(others, key=order)]
+
+
+def _returns_after(
+    quotas: TeamQuotas | None, claimant: Claimant, holding: Holding, backfilled: Sequence[Holding]
+) -> bool:
+    """Return whether the kernel's return would be served after the claimant, which it would undo otherwise.
+
+    All backfilled kernels of its team count as gone: the fewer a team has, the sooner it is served.
+    """
+    if quotas is None:
+        return True
+    team = quotas.team_of(holding.grant.owner, holding.requester.teams)
+    gone = [one for one in backfilled if quotas.team_of(one.grant.owner, one.requester.teams) == team]
+    grant = holding.grant
+    back = Claimant(grant.owner, holding.requester.teams, grant.request, returns_to=held_of(grant))
+    return ranked(quotas.without(gone), [claimant, back]) == [0, 1]
 
 
 def _can_leave(state: State, holding: Holding) -> bool:
@@ -170,7 +197,10 @@ def _without(
 ) -> tuple[Capacity, TeamQuotas | None]:
     gone = list(holdings)
     for holding in gone:
-        capacity = capacity.give_back(held_of(holding.grant))
+        held = held_of(holding.grant)
+        capacity = capacity.give_back(held)
+        if not holding.stays_because:  # it is swapped out: its copy takes host memory
+            capacity = capacity.set_aside(held)
     return capacity, None if quotas is None else quotas.without(gone)
 
 

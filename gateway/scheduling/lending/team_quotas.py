@@ -140,7 +140,7 @@ class TeamQuotas:
         """Return the error of a request that the team's quota will never allow; None if it may."""
         team = self.quotas.team_of(claimant.owner, claimant.groups)
         asked = f"Requested {claimant.request.gpus} GPU"
-        if not claimant.more:
+        if not claimant.more and not self._is_raised(claimant):
             return None
         if team is None:
             return LimitError(
@@ -171,9 +171,11 @@ class TeamQuotas:
         return available if self._may_borrow(claimant) else min(available, self.tree.within_quota(team, model))
 
     def is_borrowing(self, claimant: Claimant) -> bool:
-        """Return whether it would take more of each model than its team is owed."""
+        """Return whether it would take more of each model than its team is owed. Without a team it does."""
         team = self.team_of(claimant.owner, claimant.groups)
-        return all(self.tree.within_quota(team, model) < claimant.more for model in self.models_for(claimant))
+        return team == ROOT or all(
+            self.tree.within_quota(team, model) < claimant.more for model in self.models_for(claimant)
+        )
 
     def models_for(self, claimant: Claimant) -> list[str]:
         """Return the models to try: first those of which the team is owed enough."""
@@ -190,7 +192,7 @@ class TeamQuotas:
         """
         refusal: Refusal | None = None
         for model in self.models_for(claimant):
-            if claimant.more and self.available(claimant, model) < claimant.more:
+            if self._lacks(claimant, model):
                 continue
             of_others = frozenset(uuid for uuid, one in self.models.items() if one != model)
             placed = claimant.place(replace(capacity, closed=capacity.closed | of_others))
@@ -202,7 +204,7 @@ class TeamQuotas:
     def shortage(self, claimant: Claimant) -> Shortage | None:
         """Return the lacking quota of a request, whether its device has room or not; None if none lacks."""
         models = self.models_for(claimant)
-        if not claimant.more or any(self.available(claimant, model) >= claimant.more for model in models):
+        if not all(self._lacks(claimant, model) for model in models):
             return None
         return self._shortage(claimant, models[0]) if models else None
 
@@ -210,6 +212,26 @@ class TeamQuotas:
         team = self.team_of(claimant.owner, claimant.groups)
         quota, held = self.tree.quota(team, model), self.tree.used(team, model)
         return Shortage(team, model, max(0, self.available(claimant, model)), quota, held)
+
+    def _lacks(self, claimant: Claimant, model: str) -> bool:
+        """Return whether the team may not take so much of this model now.
+
+        An evicted kernel that its team may hold no more, since the file changed, is not held up by
+        that: it returns to free capacity, as it would have kept its parts had it not left.
+        """
+        team, more, quotas = self.team_of(claimant.owner, claimant.groups), claimant.more, self
+        if claimant.returns_to is not None and (team == ROOT or self.most(claimant, model) < more):
+            return False
+        if claimant.held is not None and self._is_raised(claimant):
+            more = claimant.request.gpus.hundredths
+            quotas = replace(self, tree=self.tree.plus(self._uses(team, claimant.held.parts), -1))
+        return more > 0 and quotas.available(claimant, model) < more
+
+    def _is_raised(self, claimant: Claimant) -> bool:
+        """Return whether a kernel of low priority, which alone may borrow, is to have another one."""
+        held = claimant.held
+        is_low = held is not None and held.workload_class is WorkloadClass.OPPORTUNISTIC
+        return is_low and not self._may_borrow(claimant)
 
     def _may_borrow(self, claimant: Claimant) -> bool:
         team = self.quotas.team_of(claimant.owner, claimant.groups)

@@ -13,6 +13,7 @@ from jupyter_aliquot.gateway.scheduling.planner import Pending, Plan, plan
 from jupyter_aliquot.gateway.scheduling.resize import held_of, quota_of
 from jupyter_aliquot.gateway.scheduling.wait_reason import WaitCode
 from jupyter_aliquot.gateway.teams.reading import read_quotas
+from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription
 from jupyter_aliquot.provisioner.errors import LimitError
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request, WorkloadClass
 
@@ -254,3 +255,119 @@ def test_a_team_gets_what_it_is_owed_whatever_others_run(running: list[tuple[str
             held = runs(held, f"k{place}", owner, size, low=low)
     planned = plan(held, [asks("owed", "bob", 100)], 99.0)
     assert admitted(planned) == ["owed"] or planned.evictions
+
+
+# ---- evictions that are of use
+
+
+def is_out(snapshot: LedgerSnapshot, kernel_id: str) -> LedgerSnapshot:
+    """Return the ledger once this kernel was evicted."""
+    evicted = replace(snapshot.holdings[kernel_id], is_evicted=True, leaves_for="")
+    return replace(snapshot.without(kernel_id), holdings={**snapshot.holdings, kernel_id: evicted})
+
+
+def returns(snapshot: LedgerSnapshot, kernel_id: str) -> Pending:
+    holding = snapshot.holdings[kernel_id]
+    grant = holding.grant
+    return Pending(kernel_id, grant.owner, grant.request, holding.queued_at, returns_to=held_of(grant))
+
+
+def cycles(held: LedgerSnapshot, waiting: list[Pending], count: int) -> list[list[str]]:
+    """Return the kernels that each of so many cycles evicts, with none that arrives or ends."""
+    found = []
+    for _ in range(count):
+        pending = sorted(waiting, key=lambda one: one.since)
+        planned = plan(held, pending, 99.0)
+        for admit in planned.admissions:
+            (one,) = (each for each in pending if each.kernel_id == admit.kernel_id)
+            grant = Grant(one.kernel_id, one.owner, one.request, "node", tuple(map(quota_of, admit.parts)), "", ())
+            grown = held.with_parts(one.kernel_id, one.request, admit.parts)
+            holding = Holding(grant, KernelRef(one.kernel_id, one.owner), 0.0, queued_at=one.since)
+            holding = replace(holding, is_backfilled=admit.is_backfilled)
+            held = replace(grown, holdings={**held.holdings, one.kernel_id: holding})
+        for kernel_id in leaving(planned):
+            held = is_out(held, kernel_id)
+        done = {*admitted(planned), *(one.kernel_id for one in planned.refusals)}
+        waiting = [one for one in waiting if one.kernel_id not in done]
+        waiting += [returns(held, kernel_id) for kernel_id in leaving(planned)]
+        found.append(leaving(planned))
+    return found
+
+
+@pytest.mark.parametrize("quota", ["0", "0.5"])
+def test_a_backfilled_kernel_that_would_return_first_is_not_evicted(quota: str) -> None:
+    text = f"teams:\n  a: {{users: [ann]}}\n  c: {{users: [cy], nominalQuota: {quota}}}\n"
+    held = runs(runs(a_node(text=text), "k", "ann", 30), "fill", "bob", 60)
+    held = runs(held, "small", "cy", 20, is_backfilled=True, queued_at=5.0).without("fill")
+    assert cycles(held, [asks("whole", "ann", 100, since=4.0)], 4) == [[], [], [], []]
+
+
+def test_none_leaves_for_a_request_that_those_ahead_hold_up() -> None:
+    teams = "a: {users: [ann], nominalQuota: 3}\n  b: {users: [bob], nominalQuota: 1}\n  d: {users: [dan]}\n"
+    held = a_node(4, f"queue: {{backfill: false}}\nteams:\n  {teams}")
+    held = runs(runs(held, "k0", "ann", 50), "fill", "bob", 50)
+    held = runs(runs(runs(held, "k1", "bob", 60), "v", "dan", 100), "k3", "ann", 50).without("fill")
+    ahead, behind = asks("two", "ann", 200, since=5.0), asks("small", "bob", 40, since=6.0)
+    planned = plan(held, [ahead, behind], 9.0)
+    assert (admitted(planned), leaving(planned)) == ([], [])
+
+
+def test_an_evicted_kernel_returns_past_a_request_that_waits_as_a_backfilled_one() -> None:
+    held = runs(runs(a_node(text=""), "k1", "ann", 90), "v", "bob", 90, queued_at=3.0)
+    out = is_out(held, "v")
+    planned = plan(out, [asks("two", "ann", 200, since=2.0), returns(out, "v")], 9.0)
+    assert [(one.kernel_id, one.is_backfilled) for one in planned.admissions] == [("v", True)]
+
+
+def test_none_leaves_where_its_copy_takes_the_host_memory_that_the_request_needs() -> None:
+    text = "teams:\n  a: {users: [ann], nominalQuota: 2}\n  b: {users: [bob]}\n"
+    rule = Oversubscription(production=2, opportunistic=2, host_bytes=16 * GIB)
+    held = a_node(1, text)
+    held = replace(held, node=replace(held.node, rule=rule))
+    held = runs(runs(held, "w", "ann", 100), "v", "bob", 100)
+    assert leaving(plan(held, [asks("owed", "ann", 100)], 9.0)) == []
+    more = replace(held, node=replace(held.node, rule=replace(rule, host_bytes=32 * GIB)))
+    assert leaving(plan(more, [asks("owed", "ann", 100)], 9.0)) == ["v"]
+
+
+def test_a_kernel_that_replaces_an_evicted_one_counts_on_none_of_its_capacity() -> None:
+    held = runs(a_node(1, ""), "v", "bob", 100)
+    out = runs(is_out(held, "v"), "k", "ann", 100)
+    planned = plan(out, [replace(asks("new", "bob", 100), replaces=frozenset({"v"}))], 9.0)
+    assert (admitted(planned), planned.preempting) == ([], ())
+
+
+@pytest.mark.parametrize(
+    "text", ["teams:\n  b: {users: [bob], nominalQuota: 2}\n", TWO.replace("abe], nom", "abe], borrowingLimit: 0, nom")]
+)
+def test_an_evicted_kernel_that_its_team_may_hold_no_more_returns_to_free_capacity(text: str) -> None:
+    held = runs(a_node(text=TWO.replace("Quota: 1", "Quota: 2")), "v", "ann", 200)
+    out = replace(is_out(held, "v"), quotas=read_quotas(text, "aliquot.yaml"))
+    assert admitted(plan(out, [returns(out, "v")], 9.0)) == ["v"]
+    assert admitted(plan(out, [returns(out, "v"), asks("owed", "bob", 100)], 9.0)) == ["owed"]
+
+
+def test_a_kernel_gets_normal_priority_within_its_quota_alone_where_low_alone_borrows() -> None:
+    text = TWO.replace("abe], nominalQuota: 1", "abe], nominalQuota: 1, borrowingPriority: low")
+    held = runs(runs(a_node(text=text), "k1", "ann", 100), "k2", "abe", 100, low=True)
+    raised = replace(asks("k2", "abe", 100), held=held_of(held.holdings["k2"].grant))
+    assert reasons(plan(held, [raised], 9.0)) == {"k2": WaitCode.TEAM_QUOTA}
+    assert admitted(plan(held.without("k1"), [raised], 9.0)) == ["k2"]
+
+
+few_sizes = st.sampled_from([20, 30, 60, 100])
+running_now = st.lists(st.tuples(st.sampled_from(["ann", "bob", "cy"]), few_sizes, st.booleans()), max_size=5)
+waiting_now = st.lists(st.tuples(st.sampled_from(["ann", "bob", "cy"]), few_sizes), min_size=1, max_size=3)
+
+
+@given(running_now, waiting_now, st.sampled_from(["true", "false"]))
+def test_evictions_end_where_none_arrives(
+    running: list[tuple[str, int, bool]], waiting: list[tuple[str, int]], backfill: str
+) -> None:
+    teams = "a: {users: [ann]}\n  b: {users: [bob], nominalQuota: 0.5}\n  c: {users: [cy]}\n"
+    held = a_node(text=f"queue: {{backfill: {backfill}}}\nteams:\n  {teams}")
+    for place, (owner, size, is_backfilled) in enumerate(running):
+        if plan(replace(held, quotas=None), [asks("new", owner, size)], 0.0).admissions:
+            held = runs(held, f"k{place}", owner, size, is_backfilled=is_backfilled, queued_at=place)
+    pending = [asks(f"p{at}", owner, size, since=at + 0.5) for at, (owner, size) in enumerate(waiting)]
+    assert cycles(held, pending, 16)[-2:] == [[], []]
