@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from jupyter_aliquot.gateway.scheduling.ledger import Device, Holding, KernelRef, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.lending.team_quotas import TeamQuotas
@@ -283,7 +283,8 @@ def cycles(held: LedgerSnapshot, waiting: list[Pending], count: int) -> list[lis
             grant = Grant(one.kernel_id, one.owner, one.request, "node", tuple(map(quota_of, admit.parts)), "", ())
             grown = held.with_parts(one.kernel_id, one.request, admit.parts)
             holding = Holding(grant, KernelRef(one.kernel_id, one.owner), 0.0, queued_at=one.since)
-            holding = replace(holding, is_backfilled=admit.is_backfilled)
+            before = held.holdings.get(one.kernel_id, holding)
+            holding = replace(holding, is_backfilled=admit.is_backfilled or before.is_backfilled)
             held = replace(grown, holdings={**held.holdings, one.kernel_id: holding})
         for kernel_id in leaving(planned):
             held = is_out(held, kernel_id)
@@ -360,6 +361,7 @@ running_now = st.lists(st.tuples(st.sampled_from(["ann", "bob", "cy"]), few_size
 waiting_now = st.lists(st.tuples(st.sampled_from(["ann", "bob", "cy"]), few_sizes), min_size=1, max_size=3)
 
 
+@example([("ann", 30, False), ("bob", 60, False), ("cy", 20, True)], [("ann", 100)], "true")
 @given(running_now, waiting_now, st.sampled_from(["true", "false"]))
 def test_evictions_end_where_none_arrives(
     running: list[tuple[str, int, bool]], waiting: list[tuple[str, int]], backfill: str
