@@ -20,6 +20,8 @@ from . import __version__
 from .local_mode import OwnKernels
 from .services import Services
 
+_ERRORS = "The quota file has errors, and the last good one is in force. An administrator sees them in the status."
+
 
 class SnapshotSource:
     """The maker of status snapshots.
@@ -41,9 +43,14 @@ class SnapshotSource:
         """Add warnings about the configuration, for all later snapshots."""
         self._remarks = (*self._remarks, *remarks)
 
-    def _quota_problems(self, ledger: LedgerSnapshot) -> tuple[str, ...]:
-        """Return why the quota file is not in force, and which sums are beyond the node."""
+    def _quota_problems(self, ledger: LedgerSnapshot, who: User | None) -> tuple[str, ...]:
+        """Return why the quota file is not in force, and which sums are beyond the node.
+
+        Both name users and teams: to others than administrators they say only that errors are there.
+        """
         file, found = self._services.quota_file, TeamQuotas.of(ledger)
+        if who is not None and not who.is_admin:
+            return (_ERRORS,) if file.problem else ()
         refused = (f"The quota file is not in force, the last good one is: {file.problem}",) if file.problem else ()
         return (*refused, *(() if found is None else quota_warnings(found.quotas, found.tree.gpus)))
 
@@ -66,7 +73,7 @@ class SnapshotSource:
         problems = () if self._is_remote else node.problems
         if not self._is_remote and node.status is None and admission.agent_message:
             problems = (f"The node agent does not answer: {admission.agent_message}.",)
-        problems = (*problems, *self._services.link.differences, *self._quota_problems(admission.ledger))
+        problems = (*problems, *self._services.link.differences, *self._quota_problems(admission.ledger, who))
         ours = () if self._own is None else self._own.listed(admission, who, kernel_id)
         if self._own is not None:
             problems = (*problems, *self._own.problems())

@@ -6,6 +6,8 @@ requests.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import iso, iso_moment
 from jupyter_aliquot.gateway.reports.quota import ModelQuota, Queue, QueuedRequest, Quota, TeamQuota
@@ -20,7 +22,8 @@ from jupyter_aliquot.gpu_hook.placement.placement import WHOLE
 
 def quota_report(admission: AdmissionSnapshot, file: QuotaFile, who: User) -> Quota:
     """Return the quotas in force as this user may see them; without a file, no teams."""
-    found = TeamQuotas.of(admission.ledger)
+    # The ledger has a file's quotas from the cycle on that follows its reading.
+    found = TeamQuotas.of(replace(admission.ledger, quotas=file.quotas))
     told: Quota = {
         "organization": None,
         "order": None,

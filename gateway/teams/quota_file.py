@@ -1,7 +1,8 @@
 """The quota file in force, which is read again when it changes.
 
 A file with problems changes nothing: the last good one stays in force, and its text is kept for the
-next start. Problems stand in the log, and in the status until the file is right.
+next start. Problems stand in the log, and in the status until the file is right. An editor may write
+the file in place: the watch reads it when two looks in a row have found it the same.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from jupyter_aliquot.gateway.base.clock import Clock
@@ -17,13 +19,26 @@ from jupyter_aliquot.gpu_hook.base.files import replace_file
 
 from .reading import QuotaFileError, read_quotas
 from .values import Quotas
-from .yaml_nodes import Problem
+from .yaml_nodes import MOST_BYTES, Problem
 
 _LOOK_SECONDS = 2.0
 _KEPT = "quota-file.yaml"
 
 # The size and times of a file by which a change is seen; None: the file cannot be read.
-_Mark = tuple[int, int, int] | None
+_Mark = tuple[int, int, int, int] | None
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The result of one reading of the file: its text and quotas, or an error.
+
+    ``mark`` is None where the text could not be read: the same mark may be read later.
+    """
+
+    mark: _Mark
+    text: str = ""
+    quotas: Quotas | None = None
+    error: QuotaFileError | None = None
 
 
 class QuotaFile:
@@ -39,8 +54,10 @@ class QuotaFile:
         self._kept = None if kept_in is None else kept_in / _KEPT
         self._log = log
         self._mark: _Mark = None
+        # The mark of the last look.
+        self._seen: _Mark = None
         self._listeners: list[Callable[[], None]] = []
-        self._watch = Recurring("quota-file", self._look, _LOOK_SECONDS, clock, log)
+        self._watch = Recurring("quota-file", self.look, _LOOK_SECONDS, clock, log)
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Call *listener* after each change of the quotas in force."""
@@ -71,28 +88,24 @@ class QuotaFile:
 
     def reload(self) -> Quotas | None:
         """Read the file now, and put it in force. Raises QuotaFileError, and changes nothing then."""
-        return None if self.path is None else self._apply(*_read(self.path))
+        return None if self.path is None else self._apply(_read(self.path))
 
     async def reload_soon(self) -> Quotas | None:
-        """Do the same beside the event loop: the file may lie on a network disk."""
-        return None if self.path is None else self._apply(*await asyncio.to_thread(_read, self.path))
+        """Do the same beside the event loop: the file may be long, or lie on a network disk."""
+        return None if self.path is None else self._apply(await asyncio.to_thread(_read, self.path))
 
-    def _apply(self, mark: _Mark, content: str | OSError | ValueError) -> Quotas:
-        self._mark = mark
-        if not isinstance(content, str):
-            why = content.strerror if isinstance(content, OSError) else "it is not UTF-8"
-            raise self._refused(QuotaFileError(str(self.path), [Problem(0, f"The file cannot be read: {why}")]))
-        try:
-            quotas = read_quotas(content, str(self.path))
-        except QuotaFileError as error:
-            raise self._refused(error) from None
-        has_changed, self.quotas, self.problem = quotas != self.quotas, quotas, ""
+    def _apply(self, found: _Found) -> Quotas:
+        self._mark = found.mark
+        if found.error is not None:
+            raise self._refused(found.error)
+        assert found.quotas is not None  # a reading without an error has quotas
+        has_changed, self.quotas, self.problem = found.quotas != self.quotas, found.quotas, ""
         if has_changed:
-            self._log.info("quota_file=%s in_force=yes teams=%d", self.path, len(quotas.teams))
-            self._keep(content)
+            self._log.info("quota_file=%s in_force=yes teams=%d", self.path, len(found.quotas.teams))
+            self._keep(found.text)
             for listener in self._listeners:
                 listener()
-        return quotas
+        return found.quotas
 
     def _refused(self, error: QuotaFileError) -> QuotaFileError:
         if self.problem != str(error):
@@ -101,10 +114,12 @@ class QuotaFile:
                 self._log.error("quota_file=refused problem=%s", line)
         return error
 
-    async def _look(self) -> None:
+    async def look(self) -> None:
+        """Read the file if it is not the one that was read, and is as the last look found it."""
         assert self.path is not None  # start makes no watch without one
         mark = await asyncio.to_thread(_mark_of, self.path)
-        if mark == self._mark:
+        is_settled, self._seen = mark == self._seen, mark
+        if mark == self._mark or not is_settled:
             return
         try:
             await self.reload_soon()
@@ -133,13 +148,35 @@ def open_quota_file(path: Path | None, kept_in: Path | None, clock: Clock, log: 
     return file
 
 
-def _read(path: Path) -> tuple[_Mark, str | OSError | ValueError]:
-    """Return the file's mark before it was read, and its text or the error."""
+def _read(path: Path) -> _Found:
+    """Read the file, and find its quotas or its problems."""
     mark = _mark_of(path)
     try:
-        return mark, path.read_text("utf-8")
+        text = _text(path)
     except (OSError, ValueError) as error:
-        return mark, error
+        return _unread(path, f"The file cannot be read: {_reason(error)}")
+    if _mark_of(path) != mark:
+        return _unread(path, "The file was written while it was read. Reload it when it is written")
+    try:
+        return _Found(mark, text, read_quotas(text, str(path)))
+    except QuotaFileError as error:
+        return _Found(mark, error=error)
+
+
+def _unread(path: Path, why: str) -> _Found:
+    return _Found(None, error=QuotaFileError(str(path), [Problem(0, why)]))
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else "it is not UTF-8"
+
+
+def _text(path: Path) -> str:
+    """Return the file's text, of a file that is too long a part that is too long as well."""
+    with path.open("rb") as file:
+        data = file.read(MOST_BYTES + 1)
+    # The end of the part may be in the middle of a character.
+    return data.decode("utf-8", "strict" if len(data) <= MOST_BYTES else "replace")
 
 
 def _mark_of(path: Path) -> _Mark:
@@ -147,4 +184,4 @@ def _mark_of(path: Path) -> _Mark:
         found = path.stat()
     except OSError:
         return None
-    return (found.st_size, found.st_mtime_ns, found.st_ino)
+    return (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)

@@ -36,6 +36,9 @@ def read_quotas(text: str, path: str) -> Quotas:
     problems = Problems()
     document = read_yaml(text, problems)
     quotas = Quotas() if document is None else _read(document)
+    if not problems.found and (document is None or not document.has("teams")):
+        # A file that an editor has emptied to write it anew would end the requests of all teams.
+        problems.add(0, "The file has no teams. Write them below the key teams, or teams: {} for none")
     if not problems.found:
         _check(quotas, problems)
     if problems.found:

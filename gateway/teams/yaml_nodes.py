@@ -10,14 +10,17 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 import yaml
 
-_MOST_BYTES = 1 << 20
+MOST_BYTES = 256 << 10
 _MOST_HUNDREDTHS = 9999_99
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)?")
+# What Python reads as a number besides (1_0, 1e9, digits of other scripts) is a mistake in this file.
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|d)?")
 _SECONDS = {None: 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_MOST_SECONDS = 365 * 86400.0
 
 
 @dataclass(frozen=True)
@@ -87,38 +90,41 @@ class Value:
 
     def hundredths(self) -> int | None:
         """Return a number of GPUs, 0 or more, in steps of 0.01, as hundredths."""
-        wanted = "a number of GPUs from 0 to 9999 in steps of 0.01"
-        try:
-            amount = Decimal(self.node.value if isinstance(self.node, yaml.ScalarNode) else "x") * 100
-        except InvalidOperation:
-            self.refuse(wanted)
-            return None
-        if not amount.is_finite() or amount != amount.to_integral_value() or not 0 <= amount <= _MOST_HUNDREDTHS:
-            self.refuse(wanted)
-            return None
-        return int(amount)
+        amount = Decimal(self._number() or "NaN") * 100
+        if amount.is_finite() and amount == amount.to_integral_value() and amount <= _MOST_HUNDREDTHS:
+            return int(amount)
+        self.refuse("a number of GPUs from 0 to 9999 in steps of 0.01")
+        return None
 
     def number_above_zero(self) -> float | None:
-        try:
-            found = float(self.node.value if isinstance(self.node, yaml.ScalarNode) else "x")
-        except ValueError:
-            found = math.nan
+        found = float(self._number() or "nan")
         if 0 < found < math.inf:
             return found
-        self.refuse("a number above 0")
+        self.refuse("a number above 0, such as 2 or 0.5")
         return None
 
     def seconds(self) -> float | None:
         """Return a duration such as ``90s``, ``10m`` or ``2h``."""
         match = _DURATION.fullmatch(self.node.value.strip()) if isinstance(self.node, yaml.ScalarNode) else None
-        if match is None:
-            self.refuse("a duration such as 90s, 10m or 2h")
-            return None
-        return float(match[1]) * _SECONDS[match[2]]
+        found = math.nan if match is None else float(match[1]) * _SECONDS[match[2]]
+        if found <= _MOST_SECONDS:
+            return found
+        self.refuse("a duration such as 90s, 10m or 2h, 365d at most")
+        return None
+
+    def _number(self) -> str | None:
+        """Return the value if it is a number of digits, and perhaps a point and digits."""
+        if isinstance(self.node, yaml.ScalarNode) and _NUMBER.fullmatch(self.node.value):
+            return str(self.node.value)
+        return None
 
     @property
     def is_table(self) -> bool:
         return isinstance(self.node, yaml.MappingNode)
+
+    def has(self, key: str) -> bool:
+        """Return whether this is a table with the key."""
+        return self.is_table and any(one.value == key for one, _ in self.node.value)
 
     def entries(self) -> Iterator[tuple[str, int, Value]]:
         """Yield each key, its line and its value, a key that occurs again left out as a problem."""
@@ -160,8 +166,8 @@ class Value:
 
 def read_yaml(text: str, problems: Problems) -> Value | None:
     """Return the document; None for an empty one, or with a problem."""
-    if len(text.encode("utf-8", "replace")) > _MOST_BYTES:
-        problems.add(0, f"The file has more than {_MOST_BYTES} bytes. Use groups in the place of long lists of users")
+    if len(text.encode("utf-8", "replace")) > MOST_BYTES:
+        problems.add(0, f"The file has more than {MOST_BYTES} bytes. Use groups in the place of long lists of users")
         return None
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)

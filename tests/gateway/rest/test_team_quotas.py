@@ -50,8 +50,8 @@ async def start(ask: Ask, who: str, gpus: float) -> tuple[int, str]:
     return answer.status, "" if answer.status == 201 else answer.json["message"]
 
 
-async def problems(ask: Ask) -> str:
-    return str((await ask("ada", "GET", "aliquot/api/v1/status")).json["node"]["message"])
+async def problems(ask: Ask, who: str = "ada") -> str:
+    return str((await ask(who, "GET", "aliquot/api/v1/status")).json["node"]["message"])
 
 
 async def test_a_team_holds_its_quota_and_what_it_borrows_and_other_users_get_nothing(
@@ -87,6 +87,23 @@ async def test_a_file_that_changes_is_in_force_without_a_restart_and_a_bad_one_i
     wanted = "come to 9.25 GPUs (vision 0.25, rest 9), and there are 1."
     await until(lambda: problems(ask), lambda told: wanted in told)
     assert (await start(ask, "bob", 0.25))[0] == 201
+
+
+async def test_users_are_told_of_errors_in_the_file_without_its_lines(
+    ask: Ask, an_agent: FakeAgent, quota_file: Path
+) -> None:
+    an_agent.gives_room = True
+    await an_agent.start()
+    write(quota_file, f"{TEAMS}  rest:\n    users: [alice]\n    nominalQuota: 9\n")
+    await until(lambda: problems(ask), lambda told: "teams.rest.users names 'alice'" in told)
+    told = await problems(ask, "bob")
+    assert "The quota file has errors" in told
+    assert [word for word in (str(quota_file), "alice", "vision", "rest") if word in told] == []
+    write(quota_file, f"{TEAMS}  rest:\n    users: [carla]\n    nominalQuota: 9\n")
+
+    await until(lambda: problems(ask), lambda told: "come to 9.25 GPUs (vision 0.25, rest 9)" in told)
+    told = await problems(ask, "bob")
+    assert [word for word in ("quota", "vision", "rest") if word in told] == []
 
 
 async def get(ask: Ask, who: str, path: str) -> Any:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
+import threading
 from pathlib import Path
 
 import pytest
@@ -57,8 +59,12 @@ def test_a_file_is_read_whole() -> None:
     assert quotas.teams["research"].reclaim_seconds == 300
 
 
-def test_an_empty_file_has_no_teams() -> None:
-    assert read_quotas("# nothing yet\n", "aliquot.yaml").teams == {}
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "organization: Lab\n", "queue: {order: drf}\n"])
+def test_a_file_without_teams_is_refused_unless_it_says_so(text: str) -> None:
+    assert problems_of(text) == [
+        "aliquot.yaml: The file has no teams. Write them below the key teams, or teams: {} for none"
+    ]
+    assert read_quotas("teams: {}\n", "aliquot.yaml").teams == {}
 
 
 @pytest.mark.parametrize(
@@ -88,6 +94,14 @@ def test_an_empty_file_has_no_teams() -> None:
         ("teams:\n  a: {}\n  b: {}\n  a: {}\n", "aliquot.yaml:4: teams.a stands in line 2 already."),
         ("teams:\n  a: {reclaimMinRuntime: soon}\n", "Use a duration such as 90s, 10m or 2h"),
         ("teams:\n  a: {overQuotaWeight: 0}\n", "Use a number above 0"),
+        ("teams:\n  a: {overQuotaWeight: 1_0}\n", "Use a number above 0"),
+        ("teams:\n  a: {nominalQuota: 1e999999}\n", "Use a number of GPUs from 0 to 9999"),
+        ("teams:\n  a: {nominalQuota: 1_0}\n", "Use a number of GPUs from 0 to 9999"),
+        ("teams:\n  a: {nominalQuota: ١}\n", "Use a number of GPUs from 0 to 9999"),
+        (f"teams:\n  a: {{nominalQuota: {'9' * 400}}}\n", "Use a number of GPUs from 0 to 9999"),
+        (f"teams:\n  a: {{reclaimMinRuntime: {'9' * 400}}}\n", "Use a duration such as 90s, 10m or 2h, 365d at most"),
+        ("teams:\n  a: {reclaimMinRuntime: 366d}\n", "Use a duration such as 90s, 10m or 2h, 365d at most"),
+        (f"#{'ä' * (128 << 10)}\nteams: {{}}\n", "The file has more than 262144 bytes"),
         ("teams:\n  a: {mayBeEnded: always}\n", "Use one of never, low, any"),
         ("queue: {order: lifo}\n", "queue.order is 'lifo'. Use one of fifo, las, gittins, srtf, drf"),
         ("queue: {order: las}\n", "no end of a notebook is known"),
@@ -197,3 +211,82 @@ def test_a_changed_file_is_put_in_force_without_a_restart(tmp_path: Path) -> Non
     asyncio.run(act())
     assert file.quotas is not None
     assert list(file.quotas.teams) == ["b"]
+
+
+def the_teams(file: QuotaFile) -> list[str]:
+    assert file.quotas is not None
+    return list(file.quotas.teams)
+
+
+def looks(file: QuotaFile, times: int) -> list[str]:
+    """Look so often, as the watch does, and return the teams in force."""
+    for _ in range(times):
+        asyncio.run(file.look())
+    return the_teams(file)
+
+
+def test_a_file_that_is_written_in_place_is_put_in_force_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "aliquot.yaml"
+    path.write_text("teams:\n  a: {}\n  b: {}\n")
+    file = a_file(path, tmp_path)
+    file.open()
+    path.write_text("teams:\n  a: {}\n")
+    assert looks(file, 1) == ["a", "b"]
+    path.write_text("teams:\n  a: {}\n  b: {}\n  c: {}\n")
+    assert looks(file, 1) == ["a", "b"]
+    assert looks(file, 1) == ["a", "b", "c"]
+
+
+def test_an_emptied_file_leaves_the_last_good_one_in_force_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "aliquot.yaml"
+    path.write_text("teams:\n  a: {}\n")
+    file = a_file(path, tmp_path)
+    file.open()
+    path.write_text("")
+    assert looks(file, 3) == ["a"]
+    assert "has no teams" in file.problem
+    again = a_file(path, tmp_path)
+    again.open()
+    assert the_teams(again) == ["a"]
+
+
+def test_a_file_that_is_written_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "aliquot.yaml"
+    os.mkfifo(path)
+    os.utime(path, (1, 1))
+    # The writer waits until the pipe is opened to be read, which comes after the first look at its times.
+    writer = threading.Thread(target=path.write_text, args=("teams: {}\n",))
+    writer.start()
+    with pytest.raises(QuotaFileError, match="was written while it was read"):
+        a_file(path).reload()
+    writer.join()
+
+
+def test_a_change_that_keeps_size_and_time_of_the_content_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "aliquot.yaml"
+    path.write_text("teams:\n  a: {}\n")
+    file = a_file(path)
+    file.open()
+    before = path.stat()
+    path.write_text("teams:\n  b: {}\n")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    while path.stat().st_ctime_ns == before.st_ctime_ns:  # the file system's clock has coarse steps
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert looks(file, 2) == ["b"]
+
+
+def test_a_file_that_could_not_be_read_is_read_again_though_it_is_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "aliquot.yaml"
+    path.write_text("teams:\n  a: {}\n")
+    file = a_file(path)
+    file.open()
+    write(path, "teams:\n  b: {}\n")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(QuotaFileError, match="Too many open files"):
+            file.reload()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert looks(file, 2) == ["b"]
+    assert file.problem == ""
