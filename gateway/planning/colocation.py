@@ -15,7 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 FLOOR = 0.9
-# Of measured pairs (docs/results): mean speed of the slower one, and how far one in twenty lies below it.
+# Of pairs measured in the literature (not here): mean speed of the slower one, and how far one in twenty lies below
+# it. The 0.2 above 100 % use is an assumption.
 _WITHIN, _WITHIN_BELOW = 0.944, 0.108
 _BEYOND, _BEYOND_BELOW = 0.807, 0.2
 # Pairs seen from which a model is fitted; with fewer the rule of thumb stands.

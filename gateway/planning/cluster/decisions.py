@@ -72,7 +72,7 @@ class Kind(str, Enum):
     LEAVING = "leaving"  # its GPUs are reserved: work that has to leave holds them
     RESERVED = "reserved"  # its GPUs are reserved from a later time on
     AHEAD = "ahead"  # what is free is kept for a request that waited longer
-    NEVER = "never"  # the cluster is too small, or has none of the models
+    NEVER = "never"  # the cluster is too small, or has none of the models; or it has too few members
 
 
 class WaitReason(NamedTuple):

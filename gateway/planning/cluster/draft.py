@@ -22,6 +22,8 @@ class Draft:
         self._evictions: list[Withdrawal] = []
         self._moves: list[Move] = []
         self._reserved: dict[str, int] = {}
+        # Request to the work that has to leave before the members start without which it is of no use.
+        self._before: dict[str, tuple[str, ...]] = {}
 
     def start(self, entry: Entry, placed: Placed, after: tuple[str, ...] = ()) -> None:
         """Note that a step of an entry was placed. All of it waits if work has to leave for a part of it.
@@ -30,8 +32,10 @@ class Draft:
         """
         places = placed.places.items()
         leavers = (name for _, place in places for name in self._engine.waits_for(place))
-        after = tuple(dict.fromkeys((*after, *leavers)))
         name = entry.request.name
+        after = tuple(dict.fromkeys((*self._before.get(name, ()), *after, *leavers)))
+        if after and entry.running + entry.placed < entry.least:
+            self._before[name] = after
         for index, place in places:
             node = self._engine.node_name(place)
             if after:
@@ -56,6 +60,7 @@ class Draft:
         source, node = self._engine.node_name(old), self._engine.node_name(place)
         self._moves.append(Move(work.running.name, member, source, node, place.parts, entry.request.name))
         work.places[member] = place
+        work.has_moved = True
 
     def free_ending(self) -> bool:
         """Give back the parts of members that were told to end; return whether there are any."""

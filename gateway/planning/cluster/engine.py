@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,6 +37,8 @@ class Work:
 
     def __init__(self, running: Running, engine: Engine) -> None:
         self.running = running
+        # Whether a member of it moves in this plan. Then no member moves again, or leaves.
+        self.has_moved = False
         self._engine = engine
 
     @cached_property
@@ -83,6 +86,10 @@ class Engine:
     def free_milli(self) -> int:
         """Free thousandths of a device on all nodes."""
         return sum(pool.free_milli for pool in self.pools.values())
+
+    def free_in(self, dimension: str) -> int:
+        """Return the free thousandths of all models that count for one quota."""
+        return sum(pool.free_milli for model, pool in self.pools.items() if self.tree.dimension(model) == dimension)
 
     @cached_property
     def works_by_team(self) -> dict[str, list[Work]]:
@@ -164,11 +171,17 @@ class Engine:
             )
         if name in self.works:
             raise PlanningError(f"Two running works are named {name!r}. Give each a name of its own")
+        _check_times(running)
         for member in running.members:
             self.has_ending = self.has_ending or member.is_ending
             left = free.get(member.node)
             if left is None:
                 raise PlanningError(f"{name!r} runs on {member.node!r}, which is no node of the snapshot")
+            if member.cpu < 0 or member.memory < 0:
+                raise PlanningError(
+                    f"{name!r} holds {member.cpu} thousandths of a core and {member.memory} MiB on {member.node!r}. "
+                    "Give 0 or more each"
+                )
             milli = 0
             for device, part in member.parts:
                 if not 0 <= device < len(left) or part <= 0:
@@ -192,6 +205,13 @@ class Engine:
                 free = pool.nodes[at].free
                 parts = tuple((device, milli) for device, milli in enumerate(free) if milli > 0)
                 pool.take(at, Demand(sum(milli for _, milli in parts)), parts)
+
+
+def _check_times(running: Running) -> None:
+    for field in ("started", "submitted", "end"):
+        value = getattr(running, field)
+        if value is not None and math.isnan(value):
+            raise PlanningError(f"The time {field} of {running.name!r} is {value}. Give the seconds of a clock")
 
 
 def _pools(

@@ -46,6 +46,11 @@ class Entry:
         self._begin_step()
 
     @property
+    def is_too_small(self) -> bool:
+        """Whether it is of no use with all its members."""
+        return self.running + len(self.request.sizes) < self.least
+
+    @property
     def is_complete(self) -> bool:
         """Whether all members are placed."""
         return self.placed >= len(self.request.sizes)
@@ -74,6 +79,7 @@ class Entry:
             request.cpu,
             request.memory,
             int(self.locality),
+            self.is_too_small,
         )
 
 
@@ -94,6 +100,7 @@ def entries_of(
             raise PlanningError(
                 f"{request.name!r} requests {request.sizes} thousandths of a GPU. Request 1 or more each"
             )
+        _check(request)
         work = works.get(request.name)
         running = len(work.running.members) if work else 0
         order = (
@@ -102,6 +109,17 @@ def entries_of(
         locality = _relaxed(request, rules, now) if request.locality else Locality.ANY
         found.append(Entry(request, running, locality, order))
     return found
+
+
+def _check(request: Request) -> None:
+    for name in ("submitted", "attained", "estimate", "eviction_delay"):
+        value = getattr(request, name)
+        if value is not None and math.isnan(value):
+            raise PlanningError(f"{name} of {request.name!r} is {value}. Give seconds")
+    for name in ("cpu", "memory"):
+        value = getattr(request, name)
+        if value < 0:
+            raise PlanningError(f"{request.name!r} requests {name} {value}. Request 0 or more")
 
 
 def _value(request: Request, rules: Rules) -> Sequence[float]:

@@ -102,9 +102,10 @@ class Holds:
                 self._open(hold)
 
     def close_for(self, entry: Entry) -> None:
-        """Keep it again, or nothing more once the request was placed."""
+        """Keep it again, or nothing more once the members that it was kept for were placed."""
         for hold in [one for one in self._holds if one.entry is entry]:
-            if entry.is_complete:
+            if entry.placed > hold.wanted[0][0]:
+                self._open(hold)
                 self._holds.remove(hold)
             else:
                 self._close(hold)

@@ -29,30 +29,35 @@ def refusal(engine: Engine, entry: Entry) -> WaitReason | None:
     request = entry.request
     for model in request.models or engine.pools:
         if model in engine.pools:
-            dimension, free = engine.tree.dimension(model), engine.pools[model].free_milli
-            found = engine.accounts.refusal(
-                request.team, dimension, entry.milli, free, is_preemptible=request.is_preemptible
-            )
+            found = _refusal_of(engine, entry, model)
             if found is None:
                 return None
     return found
+
+
+def is_allowed_everywhere(engine: Engine, entry: Entry) -> bool:
+    """Return whether the quotas allow the next step on each of its models, so that only nodes can refuse it."""
+    models = entry.request.models or engine.pools
+    return all(_refusal_of(engine, entry, model) is None for model in models if model in engine.pools)
+
+
+def _refusal_of(engine: Engine, entry: Entry, model: str) -> WaitReason | None:
+    request, dimension = entry.request, engine.tree.dimension(model)
+    free = engine.free_in(dimension)
+    return engine.accounts.refusal(request.team, dimension, entry.milli, free, is_preemptible=request.is_preemptible)
 
 
 def place(engine: Engine, entry: Entry) -> Placed | WaitReason:
     """Take places for the next step of an entry, all or none. Returns why it has to wait, else."""
     reason: WaitReason | None = None
     request = entry.request
+    if entry.is_too_small:
+        return WaitReason(Kind.NEVER, entry.milli)
     for model in request.models or engine.pools:
         pool = engine.pools.get(model)
         if pool is None:
             continue
-        found = engine.accounts.refusal(
-            request.team,
-            engine.tree.dimension(model),
-            entry.milli,
-            pool.free_milli,
-            is_preemptible=request.is_preemptible,
-        )
+        found = _refusal_of(engine, entry, model)
         placed = _in_pool(engine, entry, model, pool) if found is None else found
         if isinstance(placed, Placed):
             return placed

@@ -18,7 +18,7 @@ from .draft import Draft
 from .engine import Engine
 from .entries import Entry, Shape, entries_of
 from .holds import Holds
-from .placing import OF_NODES, Placed, refusal
+from .placing import OF_NODES, Placed, is_allowed_everywhere, refusal
 from .rules import PlanningError, Rules, Step
 from .shares import Shares
 from .snapshot import Request, Snapshot
@@ -76,12 +76,13 @@ class _Planner:
             placed = self._holds.place_beside(entry)
             if isinstance(placed, Placed):
                 self._draft.start(entry, placed)
+                self._holds.close_for(entry)
                 return True
             entry.reason = placed
             if not self._holds.has(entry) and not self._holds.hold_for(entry, placed):
                 shape = self._shape(entry)
                 failed[shape] = placed
-                if placed.kind in OF_NODES:
+                if placed.kind in OF_NODES and is_allowed_everywhere(self._engine, entry):
                     failed_for_all[shape[1:]] = placed
             return False
 

@@ -43,7 +43,8 @@ def move_for(engine: Engine, entry: Entry, rules: Rules) -> Taken | None:
 
 def _can_move(work: Work, entry: Entry) -> bool:
     running = work.running
-    return running.is_preemptible and running.can_move and running.name != entry.request.name
+    is_movable = running.is_preemptible and running.can_move and not work.has_moved
+    return is_movable and running.name != entry.request.name
 
 
 def _choices(engine: Engine, movable: Sequence[Unit], rules: Rules) -> Iterator[Sequence[Unit]]:
@@ -80,7 +81,7 @@ def _try(engine: Engine, entry: Entry, candidates: Sequence[Unit]) -> Taken | No
         if isinstance(place(engine, entry), Placed):
             engine.undo(mark)
             found = needed(engine, entry, freed, start)
-            moved = None if found is None else _replace(engine, found[1])
+            moved = None if found is None else _replace(engine, entry, found)
             if found is not None and moved:
                 return Taken(found[0], [], moved)
             engine.undo(start)
@@ -90,11 +91,14 @@ def _try(engine: Engine, entry: Entry, candidates: Sequence[Unit]) -> Taken | No
     return None
 
 
-def _replace(engine: Engine, freed: Sequence[Unit]) -> list[tuple[Unit, dict[int, Place]]] | None:
+def _replace(
+    engine: Engine, entry: Entry, found: tuple[Placed, Sequence[Unit]]
+) -> list[tuple[Unit, dict[int, Place]]] | None:
     """Return new places for all units, the largest first; None if one has none."""
+    placed, freed = found
     moved: list[tuple[Unit, dict[int, Place]]] = []
     for unit in sorted(freed, key=lambda one: -_place(one).demand.milli):
-        places = place_elsewhere(engine, unit)
+        places = place_elsewhere(engine, unit, entry, placed)
         if places is None:
             return None
         moved.append((unit, places))

@@ -23,7 +23,8 @@ class Unit(NamedTuple):
 def can_take(work: Work, rules: Rules) -> bool:
     """Return whether running work may be withdrawn at all."""
     running = work.running
-    return running.is_preemptible and (running.can_swap or rules.may_end) and not work.is_ending and bool(work.places)
+    can_leave = running.is_preemptible and (running.can_swap or rules.may_end)
+    return can_leave and not work.is_ending and not work.has_moved and bool(work.places)
 
 
 def victim_order(work: Work) -> tuple[float, float, str]:
@@ -59,28 +60,50 @@ def free(engine: Engine, unit: Unit) -> None:
         engine.give_back(running.team, unit.work.places[member], is_preemptible=running.is_preemptible)
 
 
-def place_elsewhere(engine: Engine, unit: Unit) -> dict[int, Place] | None:
-    """Take other parts of the same GPU model for all members of a unit; None if that cannot be."""
+def place_elsewhere(engine: Engine, unit: Unit, entry: Entry, placed: Placed) -> dict[int, Place] | None:
+    """Take parts of the same GPU model for all members of a unit; None if that cannot be.
+
+    A member stays where it is if the request was placed elsewhere. What the request got has to stay lent.
+    """
     mark, running = engine.mark(), unit.work.running
     found: dict[int, Place] = {}
     for member in unit.members:
         old = unit.work.places[member]
-        best = engine.pools[old.model].best(old.demand) if _may_have(engine, unit.work, old) else None
-        if best is None:
+        new = _new_place(engine, old) if _may_have(engine, unit.work, old) else None
+        if new is None:
             engine.undo(mark)
             return None
-        new = Place(old.model, best[0], old.demand, best[1])
         engine.take(running.team, new, is_preemptible=running.is_preemptible)
         found[member] = new
-    return found
+    if all(_is_lent(engine, entry, place) for place in placed.places.values()):
+        return found
+    engine.undo(mark)
+    return None
+
+
+def _new_place(engine: Engine, old: Place) -> Place | None:
+    pool = engine.pools[old.model]
+    if pool.is_free(old.at, old.demand, old.parts):
+        return old
+    best = pool.best(old.demand)
+    return None if best is None else Place(old.model, best[0], old.demand, best[1])
+
+
+def _is_lent(engine: Engine, entry: Entry, place: Place) -> bool:
+    """Return whether the quotas still allow what the request has got."""
+    request, dimension = entry.request, engine.tree.dimension(place.model)
+    free = engine.free_in(dimension)
+    return engine.accounts.refusal(request.team, dimension, 0, free, is_preemptible=request.is_preemptible) is None
 
 
 def _may_have(engine: Engine, work: Work, place: Place) -> bool:
     """Return whether work may move at all, and its team's quota, which a request may have got, still allows it."""
-    running, pool = work.running, engine.pools[place.model]
+    running = work.running
     dimension, milli = engine.tree.dimension(place.model), place.demand.milli
     return running.can_move and (
-        engine.accounts.refusal(running.team, dimension, milli, pool.free_milli, is_preemptible=running.is_preemptible)
+        engine.accounts.refusal(
+            running.team, dimension, milli, engine.free_in(dimension), is_preemptible=running.is_preemptible
+        )
         is None
     )
 
@@ -98,7 +121,8 @@ class Taken(NamedTuple):
             draft.withdraw(unit.work, unit.members, entry, cause)
         for unit, places in self.moved:
             for member, new in places.items():
-                draft.move(unit.work, member, new, entry)
+                if new != unit.work.places[member]:
+                    draft.move(unit.work, member, new, entry)
         left = [unit.work.running.name for unit in (*self.withdrawn, *(unit for unit, _ in self.moved))]
         draft.start(entry, self.placed, tuple(dict.fromkeys(left)))
 
@@ -146,7 +170,7 @@ def settle(engine: Engine, entry: Entry, freed: Sequence[Unit], mark: int, *, ma
     withdrawn: list[Unit] = []
     moved: list[tuple[Unit, dict[int, Place]]] = []
     for unit in reversed(found[1]):
-        places = place_elsewhere(engine, unit) if may_move else None
+        places = place_elsewhere(engine, unit, entry, found[0]) if may_move else None
         if places is None:
             withdrawn.append(unit)
         else:
