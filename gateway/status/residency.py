@@ -34,6 +34,7 @@ EVICT_REASONS: Mapping[str, str] = {
     "turn": "turn",
     "production": "normal_priority",
     "compute": "compute",
+    "evicted": "evicted",
 }
 
 

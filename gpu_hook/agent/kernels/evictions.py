@@ -64,10 +64,12 @@ class Evictions:
         Called after each change of a kernel's lease.
         """
         kernel, record = self._reservations.find(kernel_id), self._leases.record(kernel_id)
-        if kernel is None or record is None or not kernel.is_evicted or kernel_id in self._ledger.aside:
+        if kernel is None or record is None or not record.is_evicted or kernel_id in self._ledger.aside:
             return
-        if record.is_out:
+        # Processes that are expected back after the agent's restart may still have their memory there.
+        if record.is_out and not kernel.is_expecting:
             self._ledger.set_aside(kernel_id)
+            kernel.write_journal()
             log.info("event=evicted kernel=%s", kernel_id)
             self._changed()
 

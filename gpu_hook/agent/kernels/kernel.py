@@ -266,6 +266,7 @@ class Kernel:
             saved_bytes=self.residency.saved_bytes,
             lent=self._claims.journal(joined),
             is_evicted=self.is_evicted,
+            is_aside=self.kernel_id in self._ledger.aside,
         )
 
     def note_libraries(self, name: str) -> None:

@@ -414,14 +414,15 @@ class Reservations:
         self._kernels[reservation.kernel_id] = kernel
         self._lost.pop(reservation.kernel_id, None)
         self._enter_lease(kernel)
-        if entry.is_evicted:  # by an earlier agent
+        if entry.is_aside:  # by an earlier agent
             self.ledger.set_aside(kernel.kernel_id)
-            self._leases.evict(kernel.kernel_id)
         kernel.compute = self._compute
         if restored_from is not None:
             kernel.restore(entry)
         else:
             kernel.write_journal()
+        if entry.is_evicted:  # after it is known which processes are still to come back
+            self._leases.evict(kernel.kernel_id)
         return kernel
 
     def _enter_lease(self, kernel: Kernel) -> None:

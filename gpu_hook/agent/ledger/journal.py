@@ -103,7 +103,8 @@ class Entry:
     saved_bytes: Mapping[str, int] = field(default_factory=dict)
     is_swapped: bool = False  # its lease was ended: its processes' memory is, or may be, on the host
     lent: tuple[LentBefore, ...] = ()  # loans of processes
-    is_evicted: bool = False  # its parts are set aside, and its memory stays out
+    is_evicted: bool = False  # it is to leave its parts, and its memory stays out
+    is_aside: bool = False  # its memory was out, and its parts were free for others
 
 
 def write_entry(folder: Path, entry: Entry) -> None:
@@ -138,7 +139,8 @@ def read_entry(folder: Path) -> Entry:
             is_swapped=bool(data["is_swapped"]),
             saved_bytes={str(uuid): int(amount) for uuid, amount in data["saved_bytes"].items()},
             lent=tuple(_read_lent(lent) for lent in data["lent"]),
-            is_evicted=data.get("is_evicted") is True,  # an earlier agent does not write it
+            is_evicted=data.get("is_evicted") is True,  # an earlier agent does not write these
+            is_aside=data.get("is_aside") is True,
         )
     except (OSError, ValueError, OverflowError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise JournalError(f"{folder / _NAME} cannot be read: {error!r}") from error

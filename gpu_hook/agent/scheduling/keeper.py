@@ -215,7 +215,8 @@ class LeaseKeeper:
         waits = {wait.kernel_id: wait for wait in decision.waits}
         for record in self._records.values():
             if record.stays_out and record.wants_since is not None:
-                waits[record.kernel.kernel_id] = Wait(record.kernel.kernel_id, Reason.COMPUTE, 1)
+                reason = Reason.EVICTED if record.is_evicted else Reason.COMPUTE
+                waits[record.kernel.kernel_id] = Wait(record.kernel.kernel_id, reason, 1)
             elif record.is_postponed:
                 left = record.retry_at - now.monotonic
                 waits[record.kernel.kernel_id] = Wait(
@@ -350,7 +351,7 @@ class LeaseKeeper:
 
     async def _take_out(self, out: Out, left_for: LeftFor) -> None:
         record, begun = self._records[out.kernel_id], self._clock().monotonic
-        why = f"kernel {out.wanted_by} needs its room" if out.wanted_by else "the user requested it"
+        why = f"kernel {out.wanted_by} needs its room" if out.wanted_by else left_for.value
         try:
             move = await record.residency.swap_out(why)
         finally:

@@ -38,6 +38,7 @@ class LeftFor(str, enum.Enum):
     TURN = "turn"  # it was busy, and its turn was over
     PRODUCTION = "production"  # it was busy, and a kernel of production needed the room
     COMPUTE = "compute"  # production could not be protected enough beside it
+    EVICTED = "evicted"  # the gateway gave its parts to another kernel
 
 
 def read_moment() -> Moment:
@@ -307,6 +308,8 @@ def why_out(out: Out, records: Mapping[str, LeaseRecord]) -> LeftFor:
     """Return the reason of a decision, from the views that it was made of."""
     record, wanter = records[out.kernel_id], records.get(out.wanted_by)
     if wanter is None:
+        if record.is_evicted:
+            return LeftFor.EVICTED
         return LeftFor.COMPUTE if record.stays_out else LeftFor.ASKED
     if record.idle_since is not None:
         return LeftFor.IDLE

@@ -86,10 +86,12 @@ def test_an_evicted_kernel_leaves_its_parts_and_gets_them_and_its_memory_again(
     holder, other = open_holder(), open_holder()
     assert holder.ask("evict", kernel_id="k")["ok"]
     a_ring.until(lambda: is_out(a_ring), 60)
-    assert a_ring.kernel()["residency"]["swapped_bytes"] > 0
+    residency = a_ring.kernel()["residency"]
+    assert (residency["swapped_bytes"] > 0, residency["left_for"]) == (True, "evicted")
     assert other.reserve("other", hundredths=100)["grant"]
     tell(a_program, "verify")  # its calls wait
-    a_ring.until(lambda: a_ring.kernel()["residency"]["swapped_bytes"] > 0, 60)
+    a_ring.until(lambda: a_ring.kernel()["residency"]["waits"], 60)
+    assert "the gateway gave its GPU to another kernel" in a_ring.kernel()["residency"]["waits"]["reason"]
     refused = holder.ask("readmit", kernel_id="k")
     assert refused["code"] == "no_room", refused
     assert a_ring.status()["evicted"] == ["k"]
@@ -108,6 +110,22 @@ def test_an_evicted_kernel_stays_evicted_over_the_agents_end(
     a_ring.end(signal.SIGKILL)
     a_ring.start_agent()
     a_ring.until(lambda: is_out(a_ring), 60)
+    assert open_holder().ask("readmit", kernel_id="k")["ok"]
+    assert int(ask(a_program, "verify")) > 0
+
+
+def test_a_kernel_that_was_told_to_leave_keeps_its_parts_over_the_agents_end_until_its_memory_is_out(
+    a_ring: Any, a_program: subprocess.Popen[str], open_holder: Callable[[], Any]
+) -> None:
+    a_program.send_signal(signal.SIGSTOP)  # its memory cannot leave
+    assert open_holder().ask("evict", kernel_id="k")["ok"]
+    a_ring.end(signal.SIGKILL)
+    a_ring.start_agent()
+    status = a_ring.status()
+    assert (status["evicted"], status["devices"][0]["reserved_hundredths"]) == ([], 100)
+    a_program.send_signal(signal.SIGCONT)
+    a_ring.until(lambda: is_out(a_ring), 60)
+    assert a_ring.kernel()["residency"]["swapped_bytes"] > 0
     assert open_holder().ask("readmit", kernel_id="k")["ok"]
     assert int(ask(a_program, "verify")) > 0
 

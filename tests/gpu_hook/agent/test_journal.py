@@ -65,12 +65,13 @@ def test_one_of_an_agent_that_evicted_none_is_read(tmp_path: Path) -> None:
     write_entry(folder, replace(ENTRY, is_evicted=True))
     assert read_entry(folder).is_evicted
     data = json.loads((folder / "grant.json").read_text())
-    del data["is_evicted"]
+    del data["is_evicted"], data["is_aside"]
     (folder / "grant.json").write_text(json.dumps(data))
     assert not read_entry(folder).is_evicted
+    assert not read_entry(folder).is_aside
 
 
-@pytest.mark.parametrize("field", [field for field in vars(ENTRY) if field != "is_evicted"])
+@pytest.mark.parametrize("field", [field for field in vars(ENTRY) if field not in ("is_evicted", "is_aside")])
 def test_one_without_a_field_is_refused(tmp_path: Path, field: str) -> None:
     folder = tmp_path / "k"
     folder.mkdir()
