@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_cells import CHECK, FILL, GPU, MIB
+from memory_cells import CHECK, FILL, GPU, MIB
 
 
 def patch(kernel: Any, **change: Any) -> Any:

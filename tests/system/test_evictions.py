@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpu_cells import CHECK, FILL, GPU, MIB
+from memory_cells import CHECK, FILL, GPU, MIB
 
 
 def state(kernel: Any) -> str:
