@@ -15,6 +15,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import docs_site  # noqa: E402
 
+pytestmark = pytest.mark.timeout(600)  # a busy machine takes minutes for the build
+
 
 class _Page(HTMLParser):
     """The places of one page, and what it links to."""
