@@ -15,36 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import warm_start
-
-from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
-from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, shim_dir, softgpu_driver, softgpu_state_path
+from swapping_node import a_swapping_node
 
 SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
 HERE = Path(__file__).parent
-OPTIONS = ["--softgpu-memory", "512MiB", "--swap-memory", "512MiB", "--swap-segment", "64MiB", "--lease-hold", "0.1"]
 
 
 @pytest.fixture
 def a_ring(an_idle_node: Any) -> Iterator[Any]:
     """A node on the software GPU, with a ``start_agent`` of its own."""
-    try:
-        softgpu_driver()
-    except PathError as error:
-        pytest.skip(f"no software GPU: {error}")
-    if not (shim_dir() / "libcuda.so.1").exists():
-        pytest.skip(f"no hook at {shim_dir()}")
-
-    def start_agent() -> None:
-        command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", *OPTIONS]
-        command += ["--runtime-dir", str(an_idle_node.folder), "--log-file", str(an_idle_node.folder / "agent.log")]
-        an_idle_node.process = warm_start.start(warm_start.AGENT, command[1:])
-        an_idle_node.until(an_idle_node.answers, 60)
-
-    start_agent()
-    an_idle_node.start_agent = start_agent
-    yield an_idle_node
-    remove_state(softgpu_state_path(RuntimeDir(an_idle_node.folder)))
+    with a_swapping_node(an_idle_node) as node:
+        yield node
 
 
 def ask(process: subprocess.Popen[str], word: str) -> str:
