@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from jupyter_aliquot.gateway.base.clock import Clock
-from jupyter_aliquot.gateway.scheduling.ledger import Device, KernelRef, Node
+from jupyter_aliquot.gateway.scheduling.ledger import Device, KernelRef, Leaving, Node
 from jupyter_aliquot.gpu_hook.base.pacing import Backoff
 from jupyter_aliquot.gpu_hook.client.client import AgentClient, AgentClientError, DeviceStatus, NodeStatus
 from jupyter_aliquot.gpu_hook.waiting import end_task
@@ -258,8 +258,13 @@ def read_node(status: NodeStatus) -> Node:
     rule = status.oversubscription_rule
     evicted = None if status.evicted is None else frozenset(status.evicted)
     ending = frozenset(status.ending_kernels)
+    leaving = None
+    if status.leaving is not None:
+        leaving = {
+            one.kernel_id: Leaving(one.seconds, one.is_moving, one.stays_because, one.refusal) for one in status.leaving
+        }
     return Node(
-        status.node, status.driver, devices, rule.rule(), rule.largest_kernel_bytes, evicted=evicted, ending=ending
+        status.node, status.driver, devices, rule.rule(), rule.largest_kernel_bytes, evicted, ending, leaving=leaving
     )
 
 

@@ -59,7 +59,7 @@ class Admission:
         self._work = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_stopped = False
-        self.evictor = Evictor(agent, self._ledger, self._work.set, self._log)
+        self.evictor = Evictor(agent, self._ledger, clock, self._work.set, self._log)
         self._observers: list[Callable[[], None]] = []
         self._resize_observers: list[ResizeObserver] = []
         # Kernel id to a future that is done when the agent has answered to its change of size.
@@ -346,13 +346,15 @@ class Admission:
             await self._renew_holdings()
             # 3. Snapshot: the capacity that is free by the agent's account, whichever program
             # reserved the rest.
-            snapshot = self._ledger.commit(node=await self._agent.status())
+            self._ledger.commit(node=await self._agent.status())
         except AliquotError as error:
             self._wait_for_agent(error)
             return
         finally:
             # Those who released ask anew only when it is known whether the kernel keeps memory.
             _resolve(told)
+        await self.evictor.review({waiting.requester.kernel_id for waiting in self._queue})
+        snapshot = self._ledger.snapshot()
         self._queue_returns(snapshot)
         # 4. Heads of the queue, in order of arrival, without kernels whose last grant is not
         # released yet.
@@ -476,7 +478,7 @@ class Admission:
         if waiting.is_growth:
             return self._deliver_size(waiting, grant)
         holding = Holding(grant, waiting.requester, waiting.shown_since, queued_at=waiting.pending.since)
-        holding = replace(holding, granted_at=self._clock.now(), is_backfilled=admit.is_backfilled)
+        holding = replace(holding, granted_at=self._clock.now(), is_backfilled=admit.is_backfilled, passed=admit.passed)
         self._ledger.commit(granted=[holding])
         if self._queue.grant(waiting, grant):
             self._log.info("kernel=%s granted=%s owner=%s", grant.kernel_id, grant.request.gpus, grant.owner)
@@ -489,7 +491,7 @@ class Admission:
         holding = self._ledger.snapshot().holdings.get(grant.kernel_id)
         if holding is not None:
             back = replace(holding, is_evicted=False, leaves_for="", granted_at=self._clock.now())
-            back = replace(back, is_backfilled=admit.is_backfilled)
+            back = replace(back, is_backfilled=admit.is_backfilled, passed=admit.passed)
             self._ledger.commit(granted=[back])
         self._queue.grant(waiting, grant)
         self._log.info("kernel=%s returned=%s owner=%s", grant.kernel_id, grant.request.gpus, grant.owner)

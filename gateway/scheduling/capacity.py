@@ -104,7 +104,8 @@ class Capacity:
         if self.rule.host_bytes is None:
             return self
         copy_bytes = sum(part.reserved_bytes for part in held.parts)
-        return replace(self, rule=replace(self.rule, host_bytes=max(0, self.rule.host_bytes - copy_bytes)))
+        # Below 0 where the budget cannot hold the copy, so that no request fits then.
+        return replace(self, rule=replace(self.rule, host_bytes=self.rule.host_bytes - copy_bytes))
 
     def close(self, parts: Sequence[Part]) -> Capacity:
         """Return the capacity with none on the devices of these parts."""

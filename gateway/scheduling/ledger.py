@@ -19,6 +19,9 @@ from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Reques
 from .capacity import Capacity, CapacityDevice, Held
 from .resize import held_of, quota_of
 
+# Stands for the kernel that another one leaves for, where an earlier gateway knew it.
+EARLIER = "an earlier request"
+
 
 @dataclass(frozen=True)
 class KernelRef:
@@ -86,6 +89,19 @@ class Device:
 
 
 @dataclass(frozen=True)
+class Leaving:
+    """A kernel that the agent told to leave its devices so many seconds ago, and that has not left.
+
+    ``stays_because`` is why its memory cannot leave; ``refusal`` is why its last move failed.
+    """
+
+    seconds: float
+    is_moving: bool = False
+    stays_because: str = ""
+    refusal: str = ""
+
+
+@dataclass(frozen=True)
 class Node:
     """The last answer of the agent."""
 
@@ -97,6 +113,7 @@ class Node:
     # Kernels that left their devices, whose parts others may have; None: the agent evicts none.
     evicted: frozenset[str] | None = None
     ending: frozenset[str] = frozenset()  # kernels without a grant, of which a process keeps memory
+    leaving: Mapping[str, Leaving] | None = None  # by kernel id; None: the agent does not tell
 
     @property
     def can_evict(self) -> bool:
@@ -111,8 +128,9 @@ class Holding:
     last refused to.
 
     An evicted kernel is swapped out and reserves nothing until it returns; one that leaves is told
-    to, for the kernel ``leaves_for``. ``stays_because`` is why it cannot be swapped out.
-    ``queued_at`` and ``granted_at`` are on admission's clock.
+    to, for the kernel ``leaves_for``. ``stays_because`` is why it cannot be swapped out, and one
+    that is ``spared`` stays although it could; both hold until ``stays_until``, when it is tried
+    again. ``queued_at``, ``granted_at`` and ``stays_until`` are on admission's clock.
     """
 
     grant: Grant
@@ -124,9 +142,14 @@ class Holding:
     granted_at: float = 0.0
     # It was started ahead of a request that waited, on the condition that it leaves for it.
     is_backfilled: bool = False
+    passed: frozenset[str] = frozenset()  # the kernels whose requests waited then
     leaves_for: str = ""
     is_evicted: bool = False
     stays_because: str = ""
+    is_spared: bool = False
+    stays_until: float = 0.0
+    # Its team's policy ends it. The agent is not told to evict it.
+    is_ended: bool = False
 
     @property
     def is_leaving(self) -> bool:
@@ -150,12 +173,26 @@ class Holding:
             "asks again; end other kernels on the GPU, or save and restart this one"
         )
 
-    def told_by(self, evicted: Collection[str]) -> Holding:
-        """Return it with what the agent says: it alone knows which kernels have left their devices."""
-        is_evicted = self.grant.kernel_id in evicted
-        if is_evicted == self.is_evicted:
+    def told_by(self, node: Node) -> Holding:
+        """Return it with what the agent says: it alone knows which kernels leave, and which have left."""
+        kernel_id = self.grant.kernel_id
+        is_evicted = kernel_id in (node.evicted or ())
+        if is_evicted != self.is_evicted:
+            return replace(self, is_evicted=is_evicted, leaves_for=self.leaves_for if is_evicted else "")
+        if is_evicted or node.leaving is None or self.is_ended or (kernel_id in node.leaving) == self.is_leaving:
             return self
-        return replace(self, is_evicted=is_evicted, leaves_for=self.leaves_for if is_evicted else "")
+        # An earlier gateway told it, or the agent has forgotten that this one did.
+        return replace(self, leaves_for=EARLIER if kernel_id in node.leaving else "")
+
+    def stays(self, until: float, why: str = "") -> Holding:
+        """Return it as one that stays until then: for this reason, or without one, because it is spared."""
+        return replace(self, leaves_for="", stays_because=why, is_spared=not why, stays_until=until)
+
+    def tried_again(self, now: float) -> Holding:
+        """Return it as one that may leave, if its time to stay is over."""
+        if self.is_ended or not (self.stays_because or self.is_spared) or now < self.stays_until:
+            return self
+        return replace(self, stays_because="", is_spared=False)
 
     def resized(self, grant: Grant) -> Holding:
         """Return the same kernel with another grant, and with the kernelspec's name in that size."""
@@ -272,7 +309,7 @@ class Ledger:
     def __init__(self, quotas: Callable[[], Quotas | None] = lambda: None) -> None:
         self._quotas = quotas
         self._current = LedgerSnapshot(quotas=quotas())
-        self._evicted: frozenset[str] = frozenset()  # as the agent last said
+        self._told: frozenset[str] = frozenset()  # kernels that leave or have left, as the agent last said
 
     def snapshot(self) -> LedgerSnapshot:
         return self._current
@@ -290,7 +327,7 @@ class Ledger:
         """
         gone, given = set(released), {holding.grant.kernel_id: holding for holding in granted}
         if node is not None and node.evicted is not None:
-            given |= self._told_by(node.evicted, given)
+            given |= self._told_by(node, given)
         holdings, ending = self._current.holdings, self._current.ending
         if gone or given:
             kept = {kernel_id: holding for kernel_id, holding in holdings.items() if kernel_id not in gone}
@@ -308,11 +345,13 @@ class Ledger:
         )
         return self._current
 
-    def _told_by(self, evicted: frozenset[str], given: Mapping[str, Holding]) -> dict[str, Holding]:
+    def _told_by(self, node: Node, given: Mapping[str, Holding]) -> dict[str, Holding]:
         """Return the grants whose eviction the agent says otherwise than the ledger."""
-        known = {**{one: held for one in evicted | self._evicted if (held := self._current.holdings.get(one))}, **given}
-        self._evicted = evicted
-        told = {kernel_id: holding.told_by(evicted) for kernel_id, holding in known.items()}
+        holdings, said = self._current.holdings, (node.evicted or frozenset()) | (node.leaving or {}).keys()
+        asked = said | self._told | {kernel_id for kernel_id, one in holdings.items() if one.leaves_for}
+        known = {**{one: held for one in asked if (held := holdings.get(one))}, **given}
+        self._told = said
+        told = {kernel_id: holding.told_by(node) for kernel_id, holding in known.items()}
         return {kernel_id: holding for kernel_id, holding in told.items() if holding is not known[kernel_id]}
 
     def doubt_all(self) -> LedgerSnapshot:

@@ -81,12 +81,14 @@ class Pending:
 class Admit:
     """A decision to reserve these parts for a kernel.
 
-    A backfilled kernel starts ahead of a request that waits, and leaves as soon as that needs it to.
+    A backfilled kernel starts ahead of the requests that it ``passed``, and leaves as soon as one of
+    them needs it to.
     """
 
     kernel_id: str
     parts: tuple[Part, ...]
     is_backfilled: bool = False
+    passed: frozenset[str] = frozenset()
 
     def placement(self) -> dict[str, int]:
         """Return uuid → hundredths, as the agent takes it."""
@@ -243,7 +245,8 @@ class Serving:
         return self._harmless[key]
 
     def _admit(self, entry: Pending, placed: tuple[Part, ...], *, is_backfilled: bool) -> None:
-        self.admissions.append(Admit(entry.kernel_id, placed, is_backfilled))
+        passed = frozenset(one.kernel_id for one in self._ahead) if is_backfilled else frozenset()
+        self.admissions.append(Admit(entry.kernel_id, placed, is_backfilled, passed))
         self._harmless.clear()
         if entry.held is not None:
             self._refused.clear()  # a kernel that shrinks frees capacity

@@ -142,8 +142,8 @@ class Agent:
         self._enforcement = Enforcement(chosen.limits, self._kernels)
         self._auditor = Auditor(Audit(settings.context_slack_bytes))
         self._learned = Findings()  # the findings from which the agent last learned contexts
-        evictions = Evictions(self._reservations, self._ledger, self._leases, self._tell_change)
-        self._lease_operations = LeaseOperations(self._leases, evictions, self._send, self._notices.enter)
+        self._evictions = Evictions(self._reservations, self._ledger, self._leases, self._tell_change)
+        self._lease_operations = LeaseOperations(self._leases, self._evictions, self._send, self._notices.enter)
         self._trims = Trims(settings.trim, self._kernels, self._idle_since, self._send, read_moment)
         self._guests = Guests(self._reservations)
         self._control = ControlServer(self._make_operations(chosen).answer, self._drop_connection, self._guests.admit)
@@ -177,6 +177,7 @@ class Agent:
             self._trims,
             self._arena,
             self._overcommit,
+            self._evictions,
         )
         return StatusMaker(self._node, subjects, lambda: self._control.connections)
 

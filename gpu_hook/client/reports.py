@@ -246,6 +246,20 @@ class ActuatorStatus:
 
 
 @dataclass(frozen=True)
+class LeavingKernel:
+    """A kernel that was told to leave its parts so many seconds ago, and has not left.
+
+    ``stays_because`` is why it cannot; ``refusal`` is why its last move failed.
+    """
+
+    kernel_id: str
+    seconds: int
+    is_moving: bool
+    stays_because: str
+    refusal: str
+
+
+@dataclass(frozen=True)
 class NodeStatus:
     node: str
     driver: str
@@ -265,6 +279,8 @@ class NodeStatus:
     host_memory_problem: str = ""  # why less host memory is for copies than was set aside
     # Kernels whose parts others may reserve meanwhile; None from an agent that evicts none.
     evicted: tuple[str, ...] | None = None
+    # Kernels that were told to leave and have not left; None from an agent that does not tell.
+    leaving: tuple[LeavingKernel, ...] | None = None
     # Released kernels of which a process keeps memory; an earlier agent tells none.
     ending_kernels: tuple[str, ...] = ()
     driver_problem: str = ""  # why the agent's last look at its devices failed; they count as lost then
@@ -311,10 +327,15 @@ def read_status(
             oversubscription_rule=read_oversubscription(report.get("oversubscription_rule")),
             host_copies=read_host_copies(report.get("host_copies")),
             evicted=None if report.get("evicted") is None else tuple(str(one) for one in report["evicted"]),
+            leaving=_read_leaving(report.get("leaving")),
             ending_kernels=tuple(str(one) for one in report.get("ending_kernels", ())),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise UnreadableReportError(f"the agent sent a status that cannot be read: {error!r}") from error
+
+
+def _read_leaving(report: Any) -> tuple[LeavingKernel, ...] | None:
+    return None if report is None else tuple(_read(LeavingKernel, one) for one in report)
 
 
 def _read_device(report: Mapping[str, Any]) -> DeviceStatus:

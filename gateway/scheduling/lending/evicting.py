@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from jupyter_aliquot.gateway.scheduling.ledger import Holding, Ledger
-from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError
+from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.scheduling.ledger import Holding, Leaving, Ledger
+from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError, GrantError
 
 from .reclaim import Evict
+
+# A kernel that has not left after so long, and whose memory does not move, stays: another one is tried.
+EVICTION_SECONDS = 60.0
+# A kernel that could not be swapped out is tried again after so long. NCCL may be closed by then.
+STAYS_SECONDS = 300.0
+# A kernel whose copy the host had no memory for is tried again after so long.
+_SPARED_SECONDS = 30.0
 
 # Called with a kernel that ends because its team's policy says so, and the reason.
 EndKernel = Callable[[str, str], None]
@@ -34,9 +42,12 @@ class Evictor:
     ``again`` has the queue looked at again.
     """
 
-    def __init__(self, agent: EvictingAgent, ledger: Ledger, again: Callable[[], None], log: logging.Logger) -> None:
+    def __init__(
+        self, agent: EvictingAgent, ledger: Ledger, clock: Clock, again: Callable[[], None], log: logging.Logger
+    ) -> None:
         self._agent = agent
         self._ledger = ledger
+        self._clock = clock
         self._again = again
         self._log = log
         self._enders: list[EndKernel] = []
@@ -45,18 +56,41 @@ class Evictor:
         """Call *ender* with each kernel that is to end, and why."""
         self._enders.append(ender)
 
+    async def review(self, waiting: Collection[str]) -> None:
+        """Call off the evictions that come to no end, and let kernels be tried again. Called before each plan.
+
+        *waiting* are the kernels whose requests wait. A kernel that passed none of them leaves for none.
+        """
+        now, snapshot = self._clock.now(), self._ledger.snapshot()
+        changed = []
+        for holding in snapshot.holdings.values():
+            tried = holding.tried_again(now)
+            if tried.is_backfilled and tried.passed.isdisjoint(waiting):
+                tried = replace(tried, is_backfilled=False, passed=frozenset())
+            if tried is not holding:
+                changed.append(tried)
+        if changed:
+            self._ledger.commit(granted=changed)
+        for kernel_id, leaving in (snapshot.node.leaving or {}).items():
+            told, why = self._holding(kernel_id), _why_endless(leaving)
+            if why and told is not None and told.is_leaving and told.is_confirmed:
+                await self._call_off(kernel_id, why)
+
     async def carry_out(self, evictions: Sequence[Evict]) -> None:
         """Tell kernels to leave, and those to stay that no request needs to leave any more."""
         wanted = {one.kernel_id for one in evictions}
         for kernel_id, holding in self._ledger.snapshot().holdings.items():
-            if holding.is_leaving and kernel_id not in wanted and holding.is_confirmed:
+            if holding.is_leaving and not holding.is_ended and kernel_id not in wanted and holding.is_confirmed:
                 await self._call_off(kernel_id)
         for one in evictions:
             await self._evict(one)
 
     async def _evict(self, one: Evict) -> None:
         holding = self._holding(one.kernel_id)
-        if holding is None or holding.is_leaving or holding.is_evicted:
+        if holding is None or holding.is_evicted or holding.is_ended:
+            return
+        if holding.is_leaving:
+            self._change(one.kernel_id, lambda now: replace(now, leaves_for=one.wanted_by))
             return
         if one.is_ended:
             self._end(holding, one)
@@ -66,35 +100,50 @@ class Evictor:
         except AgentUnavailableError:
             return  # the next cycle tells it
         except AliquotError as error:
-            self._log.info("kernel=%s eviction=refused reason=%s", one.kernel_id, error)
-            self._change(one.kernel_id, stays_because=str(error))
-            self._again()
+            self._refused(one.kernel_id, error)
             return
         why = "quota" if one.is_for_quota else "backfill"
         self._log.info(
             "kernel=%s owner=%s evicted_for=%s why=%s", one.kernel_id, holding.grant.owner, one.wanted_by, why
         )
-        self._change(one.kernel_id, leaves_for=one.wanted_by)
+        self._change(one.kernel_id, lambda now: replace(now, leaves_for=one.wanted_by))
+
+    def _refused(self, kernel_id: str, error: AliquotError) -> None:
+        """Let the kernel stay for a while, so that the next plan takes another one."""
+        self._log.info("kernel=%s eviction=refused reason=%s", kernel_id, error)
+        cannot_leave = type(error) is GrantError  # not that it is gone, or that its copy has no room
+        seconds, why = (STAYS_SECONDS, str(error)) if cannot_leave else (_SPARED_SECONDS, "")
+        self._change(kernel_id, lambda now: now.stays(self._clock.now() + seconds, why))
+        self._again()
 
     def _end(self, holding: Holding, one: Evict) -> None:
         self._log.info("kernel=%s owner=%s ended_for=%s", one.kernel_id, holding.grant.owner, one.wanted_by)
-        self._change(one.kernel_id, leaves_for=one.wanted_by)
+        self._change(one.kernel_id, lambda now: replace(now, leaves_for=one.wanted_by, is_ended=True))
         for ender in self._enders:
             ender(one.kernel_id, _WHY.format(why=holding.stays_because))
 
-    async def _call_off(self, kernel_id: str) -> None:
+    async def _call_off(self, kernel_id: str, why: str = "") -> None:
+        """Have a kernel stay that was told to leave; ``why`` it could not leave, if it could not."""
         try:
             await self._agent.readmit(kernel_id)
         except AliquotError as error:
             self._log.info("kernel=%s eviction=not_called_off reason=%s", kernel_id, error)
             return
-        self._log.info("kernel=%s eviction=called_off", kernel_id)
-        self._change(kernel_id, leaves_for="")
+        self._log.info("kernel=%s eviction=called_off reason=%s", kernel_id, why or "no request needs it")
+        until = self._clock.now() + STAYS_SECONDS
+        self._change(kernel_id, lambda now: now.stays(until, why) if why else replace(now, leaves_for=""))
 
-    def _change(self, kernel_id: str, **facts: str) -> None:
+    def _change(self, kernel_id: str, change: Callable[[Holding], Holding]) -> None:
         holding = self._holding(kernel_id)
         if holding is not None:
-            self._ledger.commit(granted=[replace(holding, **facts)])  # type: ignore[arg-type]  # texts alone
+            self._ledger.commit(granted=[change(holding)])
 
     def _holding(self, kernel_id: str) -> Holding | None:
         return self._ledger.snapshot().holdings.get(kernel_id)
+
+
+def _why_endless(leaving: Leaving) -> str:
+    """Return why the kernel does not leave; empty while it may still do so."""
+    if leaving.stays_because or leaving.is_moving or leaving.seconds < EVICTION_SECONDS:
+        return leaving.stays_because
+    return leaving.refusal or f"it did not leave within {EVICTION_SECONDS:g} s"

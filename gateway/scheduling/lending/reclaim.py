@@ -164,7 +164,7 @@ def _returns_after(
 
 def _can_leave(state: State, holding: Holding) -> bool:
     """Return whether the kernel can be swapped out, or its team lets it be ended."""
-    if holding.is_evicted or not holding.is_confirmed or holding.grant.kernel_id in state.taken:
+    if holding.is_evicted or holding.is_spared or not holding.is_confirmed or holding.grant.kernel_id in state.taken:
         return False
     return not holding.stays_because or _may_be_ended(state.quotas, holding)
 

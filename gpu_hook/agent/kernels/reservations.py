@@ -416,6 +416,7 @@ class Reservations:
         self._enter_lease(kernel)
         if entry.is_aside:  # by an earlier agent
             self.ledger.set_aside(kernel.kernel_id)
+            kernel.residency.is_set_aside = True
         kernel.compute = self._compute
         if restored_from is not None:
             kernel.restore(entry)

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from jupyter_aliquot.gpu_hook.placement.host_memory import HostRoom, host_room
+from jupyter_aliquot.gpu_hook.placement.host_memory import HostRoom, HostShortage, host_room
 from jupyter_aliquot.gpu_hook.placement.overcommit import MOST_RATIO, Oversubscription, Reserved, device_state
 from jupyter_aliquot.gpu_hook.placement.placement import WHOLE, DeviceState, Part
 from jupyter_aliquot.gpu_hook.protocol import codec as protocol
@@ -208,6 +208,19 @@ class Ledger:
             return None
         aside = (a.part.reserved_bytes for one in self._aside if one != without for a in self._kernels[one])
         return max(0, budget - sum(aside))
+
+    def copy_shortage(self, kernel_id: str) -> HostShortage | None:
+        """Return the lack of host memory if this kernel were set aside; None if its copy has room.
+
+        Its copy is taken off the budget, and the copies that the other reservations count on stay in it.
+        """
+        budget = self.oversubscription.host_bytes
+        if budget is None or kernel_id in self._aside:
+            return None
+        copies = sum(reserved_bytes(self._kernels[one]) for one in (*self._aside, kernel_id))
+        others = self.host_room(without=kernel_id)
+        needs = copies + (0 if others is None else others.needs())
+        return HostShortage(needs, budget) if needs > budget else None
 
     def _counted(self, kernel_id: str) -> Sequence[DeviceAccount]:
         """Return the accounts of a kernel whose parts are in the sums; none of one that was set aside."""

@@ -134,7 +134,7 @@ class LeaseKeeper:
         record = self._records.get(kernel_id)
         if record is None or record.is_evicted == is_evicted:
             return
-        record.is_evicted = is_evicted
+        record.evicted_since = self._clock().monotonic if is_evicted else None
         self._tell(kernel_id)
         self.notify()
 
@@ -387,6 +387,8 @@ class LeaseKeeper:
         wait = self._waits.get(kernel_id)
         shown = None if wait is None else replace(wait, expected_seconds=None)
         known, told_at = self._told.get(kernel_id, (None, 0.0))
-        if known != (record.facts.state, shown) or (wait is not None and now - told_at >= _LONGEST_SLEEP_SECONDS):
+        # The answer of a process that was silent for long changes no state: an evicted kernel is looked at again.
+        is_watched = wait is not None or record.is_evicted
+        if known != (record.facts.state, shown) or (is_watched and now - told_at >= _LONGEST_SLEEP_SECONDS):
             self._told[kernel_id] = ((record.facts.state, shown), now)
             self._tell(kernel_id)

@@ -131,7 +131,8 @@ class LeaseRecord:
         self.hinted_until = 0.0
         self.is_asked_in = False  # the user asked for it: counts as a cell that came
         self.asked_out_at: float | None = None  # when the user asked for a swap-out that is not done yet
-        self.is_evicted = False  # until its parts are reserved again, it counts as unwanted
+        # since when it is told to leave its parts; until they are reserved again, it counts as unwanted
+        self.evicted_since: float | None = None
         self.is_kept_out = False  # until the compute keeper lets it in, it counts as unwanted
         self.left_for: LeftFor | None = None  # the last time; None: never since this agent has it
         self.is_prepared = False  # host memory for its copy was made since it came in
@@ -234,6 +235,11 @@ class LeaseRecord:
         """End its turn, which ended when the move began."""
         self.left_for, self.asked_out_at = left_for, None
         self.turns.leave(at, is_busy=self.idle_since is None)
+
+    @property
+    def is_evicted(self) -> bool:
+        """Return whether it has left its parts for others, or was told to."""
+        return self.evicted_since is not None
 
     @property
     def stays_out(self) -> bool:

@@ -16,6 +16,7 @@ from jupyter_aliquot.gpu_hook.agent.devices.audit import Auditor
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceMonitor
 from jupyter_aliquot.gpu_hook.agent.enforcers.enforcement import Enforcement
 from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena
+from jupyter_aliquot.gpu_hook.agent.kernels.evictions import Evictions
 from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
 from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Reservations
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
@@ -88,6 +89,7 @@ class Subjects:
     trims: Trims
     arena: Arena
     overcommit: OvercommitKeeper
+    evictions: Evictions
 
 
 @dataclass(frozen=True)
@@ -198,6 +200,7 @@ class StatusMaker:
             "oversubscription_rule": describe_oversubscription(of.ledger),
             "host_memory_problem": of.overcommit.problem,
             "evicted": list(of.ledger.aside),
+            "leaving": [asdict(one) for one in of.evictions.leaving()],
             **changes,
             "lost_kernels": [describe_lost(reservation) for reservation in of.reservations.lost],
             "foreign_processes": [describe_finding(finding) for finding in of.auditor.findings.foreign],

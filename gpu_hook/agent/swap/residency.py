@@ -69,6 +69,8 @@ class KernelResidency:
         self.wants_wake: Callable[[KernelResidency], None] = _nobody
         self.changed: Callable[[KernelResidency], None] = _nobody
         self.is_lease_ended = is_lease_ended
+        # Others may have its parts: a process that joins gets no lease. The evictions set it.
+        self.is_set_aside = False
         self.state = KernelState.SWAPPED if is_lease_ended else KernelState.STARTING
         if saved_bytes:
             self.state = KernelState.CHECKPOINTED
@@ -153,7 +155,7 @@ class KernelResidency:
     @property
     def lease(self) -> Lease:
         """Return the lease for the page of a process that joins."""
-        return Lease.ENDED if self.is_lease_ended else Lease.HELD
+        return Lease.ENDED if self.is_lease_ended or self.is_set_aside else Lease.HELD
 
     def joined(self, session: HookSession) -> None:
         """Note that a process was welcomed.
@@ -166,7 +168,7 @@ class KernelResidency:
         has_copy = session.told_residency is not Residency.RESIDENT
         self._arena.enter(self.kernel_id, session.number, session.process, has_copy=has_copy)
         self._departures.returned(session.process, on_devices(self._processes[session.number], self._accounts()))
-        self._handle(Event.JOINED)
+        self._handle(Event.JOINED_ASIDE if self.is_set_aside else Event.JOINED)
 
     def left(self, session: HookSession, is_expecting: bool) -> None:
         """Note that a process's connection closed.

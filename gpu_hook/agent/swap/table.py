@@ -29,6 +29,7 @@ class KernelState(Enum):
 class Event(Enum):
     GRANTED = "granted"  # its reservation was made
     JOINED = "joined"  # a process of it reached the agent
+    JOINED_ASIDE = "joined aside"  # one did while others may have its parts
     OUT = "out"  # another kernel needs its room, or a user asked for it
     IN = "in"  # room was reserved for it
     DONE = "done"  # every process moved, or is gone
@@ -88,18 +89,18 @@ _end = Cell(Action.CLOSE, KernelState.ENDED)
 _S = KernelState
 # fmt: off
 _ROWS = {
-    #                  granted joined out   in     done   failed stuck  found  trimmed used  checkp. emptied ended
-    _S.PENDING:       (_open,  _,     _,    _,     _,     _,     _,     _,     _,     _,     _,     _,      _end),
-    _S.STARTING:      (_,      _run,  _,    _,     _,     _,     _,     _,     _,     _,     _,     _,      _end),
-    _S.RESIDENT:      (_,      _,     _out, _,     _,     _,     _,     _in,   _trim, _,     _,     _empty, _end),
-    _S.TRIMMED:       (_,      _run,  _out, _,     _,     _,     _,     _in,   _,     _run,  _,     _empty, _end),
-    _S.SWAPPING_OUT:  (_,      _,     _,    _,     _stay, _on,   _stay, _,     _,     _,     _,     _,      _end),
-    _S.SWAPPED:       (_,      _,     _,    _in,   _,     _,     _,     _,     _,     _,     _save, _empty, _end),
-    _S.SWAPPING_IN:   (_,      _,     _,    _,     _on,   _stay, _stay, _,     _,     _,     _,     _,      _end),
-    _S.CHECKPOINTING: (_,      _,     _,    _,     _kept, _stay, _stay, _,     _,     _,     _,     _,      _end),
-    _S.CHECKPOINTED:  (_,      _,     _,    _back, _,     _,     _,     _,     _,     _,     _,     _empty, _end),
-    _S.RESTORING:     (_,      _,     _,    _,     _in,   _kept, _kept, _,     _,     _,     _,     _,      _end),
-    _S.ENDED:         (_,      _,     _,    _,     _,     _,     _,     _,     _,     _,     _,     _,      _),
+    #                 granted joined aside  out   in     done   failed stuck  found  trimmed used  checkp. emptied ended
+    _S.PENDING:       (_open, _,     _,     _,    _,     _,     _,     _,     _,     _,     _,     _,     _,      _end),
+    _S.STARTING:      (_,     _run,  _stay, _,    _,     _,     _,     _,     _,     _,     _,     _,     _,      _end),
+    _S.RESIDENT:      (_,     _,     _,     _out, _,     _,     _,     _,     _in,   _trim, _,     _,     _empty, _end),
+    _S.TRIMMED:       (_,     _run,  _,     _out, _,     _,     _,     _,     _in,   _,     _run,  _,     _empty, _end),
+    _S.SWAPPING_OUT:  (_,     _,     _,     _,    _,     _stay, _on,   _stay, _,     _,     _,     _,     _,      _end),
+    _S.SWAPPED:       (_,     _,     _,     _,    _in,   _,     _,     _,     _,     _,     _,     _save, _empty, _end),
+    _S.SWAPPING_IN:   (_,     _,     _,     _,    _,     _on,   _stay, _stay, _,     _,     _,     _,     _,      _end),
+    _S.CHECKPOINTING: (_,     _,     _,     _,    _,     _kept, _stay, _stay, _,     _,     _,     _,     _,      _end),
+    _S.CHECKPOINTED:  (_,     _,     _,     _,    _back, _,     _,     _,     _,     _,     _,     _,     _empty, _end),
+    _S.RESTORING:     (_,     _,     _,     _,    _,     _in,   _kept, _kept, _,     _,     _,     _,     _,      _end),
+    _S.ENDED:         (_,     _,     _,     _,    _,     _,     _,     _,     _,     _,     _,     _,     _,      _),
 }
 # fmt: on
 

@@ -13,7 +13,7 @@ import pytest
 
 from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
 from jupyter_aliquot.gateway.scheduling.capacity import Capacity
-from jupyter_aliquot.gateway.scheduling.ledger import Device, KernelRef, LedgerSnapshot, Node
+from jupyter_aliquot.gateway.scheduling.ledger import Device, KernelRef, Leaving, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.resize import held_of
 from jupyter_aliquot.gpu_hook.placement.placement import NEVER_FITS, NO_ROOM, Part, Refusal, place
 from jupyter_aliquot.provisioner.errors import (
@@ -79,6 +79,8 @@ class HandAgent:
         self.evicted: set[str] | None = None
         self.busy: set[str] = set()
         self.told_to_leave: set[str] = set()
+        # What it tells of those that do not leave.
+        self.leaving: dict[str, Leaving] = {}
         self.pinned: set[str] = set()
         self.grants_given: list[str] = []
         self.refuse_next: AliquotError | None = None
@@ -116,7 +118,9 @@ class HandAgent:
         devices = [self._device(index) for index in range(self._count)]
         evicted = None if self.evicted is None else frozenset(self.evicted)
         ending = frozenset(self.keeps_memory - self.held.keys())
-        return Node("node", "stub", tuple(devices), evicted=evicted, ending=ending)
+        told = {one: self.leaving.get(one, Leaving(0)) for one in self.told_to_leave - (self.evicted or set())}
+        leaving = {one: leaving for one, leaving in told.items() if one in self.held}
+        return Node("node", "stub", tuple(devices), evicted=evicted, ending=ending, leaving=leaving)
 
     async def evict(self, kernel_id: str) -> None:
         await self._answer()

@@ -111,6 +111,54 @@ def test_a_kernel_that_was_told_to_leave_keeps_its_parts_over_the_agents_end_unt
     assert int(ask(a_program, "verify")) > 0
 
 
+def test_the_status_says_why_a_kernel_that_was_told_to_leave_has_not_left(
+    a_ring: Any, a_program: subprocess.Popen[str], open_holder: Callable[[], Any]
+) -> None:
+    a_program.send_signal(signal.SIGSTOP)  # its memory cannot leave
+    holder = open_holder()
+    assert holder.ask("evict", kernel_id="k")["ok"]
+    a_ring.until(lambda: [one["refusal"] for one in a_ring.status()["leaving"]] == ["the process did not answer"], 60)
+    (leaving,) = a_ring.status()["leaving"]
+    assert (leaving["kernel_id"], leaving["stays_because"]) == ("k", "")
+    assert holder.ask("readmit", kernel_id="k")["ok"]
+    assert a_ring.status()["leaving"] == []
+    a_program.send_signal(signal.SIGCONT)
+    assert int(ask(a_program, "verify")) > 0
+
+
+def test_a_process_that_starts_while_others_have_its_parts_waits_for_them(
+    a_ring: Any, open_holder: Callable[[], Any]
+) -> None:
+    holder, other = open_holder(), open_holder()
+    env = {**os.environ, **holder.reserve(hundredths=100)["grant"]["env"]}
+    env["LD_LIBRARY_PATH"] = env.pop("LD_LIBRARY_PATH_PREPEND")
+    assert holder.ask("evict", kernel_id="k")["is_out"], "it has no process yet"
+    assert other.reserve("other", hundredths=100)["grant"]
+    command = [sys.executable, str(HERE / "swap_program.py"), "1"]
+    program = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    a_ring.helpers.append(program)
+    a_ring.until(lambda: a_ring.kernel()["residency"]["waits"], 60)
+    kernel = a_ring.kernel()
+    assert (kernel["residency"]["state"], kernel["residency"]["lease"]) == ("swapped", "ended")
+    assert [device["charged_bytes"] for device in kernel["devices"]] == [0], "it has allocated nothing"
+    assert other.ask("release", kernel_id="other")["ok"]
+    assert holder.ask("readmit", kernel_id="k")["ok"]
+    assert read(program) == "ready"
+    assert ask(program, "work") == "True"
+
+
+def test_a_kernel_whose_copy_the_host_has_no_memory_for_is_not_evicted(
+    a_ring: Any, open_holder: Callable[[], Any]
+) -> None:
+    holder = open_holder()
+    assert holder.reserve(hundredths=100)["ok"]
+    assert holder.ask("evict", kernel_id="k")["is_out"]
+    assert holder.reserve("other", hundredths=100)["ok"]
+    refused = holder.ask("evict", kernel_id="other")
+    assert (refused["code"], a_ring.status()["evicted"]) == ("no_room", ["k"])
+    assert "1.0 GiB of host memory, and 512 MiB is set aside" in refused["message"]
+
+
 def test_a_kernel_that_keeps_its_memory_cannot_be_evicted(a_ring: Any, open_holder: Callable[[], Any]) -> None:
     holder = open_holder()
     assert holder.reserve(hundredths=100, residency="off")["ok"]
