@@ -15,7 +15,7 @@ from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.serverapp import ServerApp
 from traitlets import TraitError
 
-from jupyter_aliquot.gateway.api.base import QuotaSources
+from jupyter_aliquot.gateway.api.base import HolderSources, QuotaSources
 from jupyter_aliquot.gateway.api.jupyter import replacements
 from jupyter_aliquot.gateway.api.routes import HANDLERS, SETTING, Sources
 from jupyter_aliquot.gateway.auth.access import may_reach
@@ -35,6 +35,7 @@ from jupyter_aliquot.gateway.folders.registry import Folders
 from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders, private_folders
 from jupyter_aliquot.gateway.history.config import History
 from jupyter_aliquot.gateway.history.recorder import UsageHistory
+from jupyter_aliquot.gateway.holders.processes import KernelProcesses
 from jupyter_aliquot.gateway.kernels.account_users import AccountUsers
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.kernels.operations import KernelChanges
@@ -284,6 +285,8 @@ class AliquotExtension(ExtensionApp):
         tokens = TokenFile(Path(settings.agent_token_file)) if settings.agent_token_file else NoTokens()
         told = replace(told, nodes=services.nodes, agent_tokens=tokens)
         quotas = QuotaSources(services.quota_file, self._snapshots.admission)
+        holders = HolderSources(KernelProcesses(partial(_first_processes, services.server), clock), clock)
+        told = replace(told, holders=holders)
         return replace(told, changes=changes, outlooks=outlooks, events=events, history=history, quotas=quotas)
 
     def _largest_here(self) -> GpuShare:
@@ -362,6 +365,13 @@ class AliquotExtension(ExtensionApp):
     def _server(self) -> ServerApp:
         assert self.serverapp is not None  # set by the extension manager before it initialises
         return self.serverapp
+
+
+def _first_processes(server: ServerApp) -> list[tuple[str, int]]:
+    """Return the id of each kernel of this server that runs on this machine, and its first process."""
+    manager = server.kernel_manager
+    found = ((one, getattr(manager.get_kernel(one).provisioner, "pid", None)) for one in manager.list_kernel_ids())
+    return [(kernel_id, pid) for kernel_id, pid in found if isinstance(pid, int)]
 
 
 def _uid_of(server: ServerApp, accounts: OwnerAccounts | None, requester: KernelRef) -> int | None:

@@ -102,6 +102,7 @@ TABLE = (
     Row("GET", "aliquot/api/v1/nodes", ALL),
     # By a token of agents alone, and no user has one.
     Row("WEBSOCKET", "aliquot/api/v1/agents", (403, 403, 403, 403, 403, 403, 403)),
+    Row("GET", "aliquot/api/v1/holders", ADMIN),
     Row("GET", "aliquot/api/v1/metrics", ADMIN),
     Row("GET", _K, READ),
     Row("GET", f"{_K}/outputs", READ),
@@ -111,6 +112,7 @@ TABLE = (
     Row("PATCH", _K, own(409, 409), {"priority": "low"}),
     Row("DELETE", f"{_K}/resize", own(404, 404)),
     Row("POST", f"{_K}/postpone-culling", own(204, 204), {}),
+    Row("POST", f"{_K}/message", (403, 404, 404, 403, 403, 403, 204), {"text": "Please end it"}),
     Row("GET", f"{_K}/shares", OWN),
     Row("PUT", f"{_K}/shares/users/zoe", OWN, {"access": "read"}),
     Row("DELETE", f"{_K}/shares/users/zoe", own(200, 404)),

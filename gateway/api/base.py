@@ -11,10 +11,12 @@ from tornado.web import HTTPError
 
 from jupyter_aliquot.gateway.auth.identity import user_of
 from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gateway.base.startup_gate import WaitsForRecovery
 from jupyter_aliquot.gateway.events.stream import KernelEvents
 from jupyter_aliquot.gateway.folders.registry import Folders
 from jupyter_aliquot.gateway.history.recorder import UsageHistory
+from jupyter_aliquot.gateway.holders.processes import KernelProcesses
 from jupyter_aliquot.gateway.kernels.operations import KernelChanges
 from jupyter_aliquot.gateway.nodes.registry import RemoteNodes
 from jupyter_aliquot.gateway.nodes.tokens import NoTokens, TokenChecker
@@ -35,6 +37,14 @@ class QuotaSources:
 
     file: QuotaFile
     admission: Callable[[], AdmissionSnapshot]
+
+
+@dataclass(frozen=True)
+class HolderSources:
+    """CPU and RAM of this server's kernels, and the clock of the report of holders."""
+
+    processes: KernelProcesses
+    clock: Clock
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,8 @@ class Sources:
     outlooks: DryRunService | None = None
     # None on a server in gateway mode, too.
     quotas: QuotaSources | None = None
+    # None on a server in gateway mode, too.
+    holders: HolderSources | None = None
 
 
 class ErrorsAsWritten(WaitsForRecovery, APIHandler):

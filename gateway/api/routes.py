@@ -21,6 +21,7 @@ from jupyter_aliquot.gateway.sizes.grammar import PATTERN, STEP, describe_gramma
 from jupyter_aliquot.gateway.status.report import status_text
 from jupyter_aliquot.provisioner.errors import AliquotError
 
+from .administration import ADMINISTRATION_HANDLERS
 from .agents import AgentsHandler, NodesHandler
 from .base import SETTING, AliquotHandler, Sources
 from .dry_run import DryRunHandler, DryRunsHandler
@@ -162,6 +163,7 @@ HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"/aliquot/api/v1/folders", FoldersHandler),
     (r"/aliquot/api/v1/folders/(?P<name>[^/]+)", FolderHandler),
     *QUOTA_HANDLERS,
+    *ADMINISTRATION_HANDLERS,
     (r"/aliquot/api/v1/metrics", MetricsHandler),
     # The last one: it takes each path that no other handler takes.
     (r"/aliquot/api(?:/.*)?", NothingHandler),

@@ -19,6 +19,7 @@ from jupyter_aliquot.gateway.cli.commands.base import Command, nearest
 from jupyter_aliquot.provisioner.errors import AliquotError
 
 _HERE = "jupyter_aliquot.gateway.cli.commands"
+_ADMIN = "jupyter_aliquot.gateway.cli.administration"
 COMMANDS = {
     "lab": (f"{_HERE}.servers.LabCommand", "JupyterLab with Aliquot"),
     "serve": (f"{_HERE}.servers.ServeCommand", "the gateway only: kernels, sessions, kernelspecs and /aliquot/api/v1"),
@@ -36,6 +37,9 @@ COMMANDS = {
     "share": (f"{_HERE}.share.ShareCommand", "show a running kernel to other users, or let them run code in it"),
     "quota": (f"{_HERE}.quota.QuotaCommand", "the teams' quotas; reload reads the quota file again"),
     "queue": (f"{_HERE}.quota.QueueCommand", "the requests that wait for a GPU, and why"),
+    "holders": (f"{_ADMIN}.holders.HoldersCommand", "users and idle kernels: what they hold, and what they use of it"),
+    "message": (f"{_ADMIN}.owners.MessageCommand", "write to the owner of a kernel; JupyterLab shows it"),
+    "end": (f"{_ADMIN}.owners.EndCommand", "end a kernel; its variables are lost"),
     "sizes": (f"{_HERE}.sizes.SizesCommand", "the sizes that kernels can have; --install writes them as kernelspecs"),
     "simulate": (f"{_HERE}.simulate.SimulateCommand", "a trace of jobs on a cluster, under several queue orders"),
     "install-service": (

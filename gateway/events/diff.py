@@ -59,6 +59,8 @@ def _of_one(was: Kernel | None, now: Kernel) -> list[KernelEvent]:
         news.append(event)
     if now["shares"] != was["shares"]:
         news.append(_event(now, "shared", state))
+    if now["owner_message"] is not None and now["owner_message"] != was["owner_message"]:
+        news.append(_event(now, "message", state))
     resize = _resized(was, now)
     if resize is not None:
         event = _event(now, "resize", state)

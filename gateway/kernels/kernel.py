@@ -28,6 +28,7 @@ from jupyter_aliquot.gateway.containers.planner import (
     ContainerStart,
     refuse_without_planner,
 )
+from jupyter_aliquot.gateway.reports.kernel import OwnerMessage
 from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
 from jupyter_aliquot.gateway.sharing.shares import Shares
 from jupyter_aliquot.gateway.sizes.grammar import resized_name
@@ -105,6 +106,8 @@ class ManagedKernel(ServerKernelManager):
         # How its process ended, and why the kernel was last restarted without a request.
         self.process_end: ProcessEnd | None = None
         self.last_crash: Ending | None = None
+        # The last message of an administrator to its owner.
+        self.owner_message: OwnerMessage | None = None
         # The kernels of its owner that it replaces.
         self.replaces: frozenset[str] = frozenset()
 

@@ -176,6 +176,14 @@ class Share(TypedDict):
     access: str
 
 
+class OwnerMessage(TypedDict):
+    """A message of an administrator to a kernel's owner."""
+
+    text: str
+    by: str
+    at: str
+
+
 class DroppedMessages(TypedDict):
     """Counts of messages that were not sent to browsers, by reason."""
 
@@ -235,3 +243,4 @@ class Kernel(Usage):
     termination: Termination | None
     last_crash: Termination | None
     scheduled_termination: ScheduledTermination | None
+    owner_message: OwnerMessage | None

@@ -87,14 +87,14 @@ def local_kernels(
     announced: Mapping[str, Announcement],
     memo: KernelMemo | None = None,
 ) -> tuple[LocalKernel, ...]:
-    """Return those kernels that request a GPU, crashed, were shared, or have an announced end."""
+    """Return those kernels that request a GPU, crashed, were shared, have a message or an announced end."""
     queue, found = {entry.kernel_id: entry for entry in snapshot.starts}, []
     holdings, memo = snapshot.ledger.holdings, memo or KernelMemo()
     for kernel_id in ids:
         kernel = manager.get_kernel(kernel_id)
         waiting, holding = queue.get(kernel_id), holdings.get(kernel_id)
-        request, last_crash = _asked(holding, waiting) or request_of(kernel), getattr(kernel, "last_crash", None)
-        if request is None and not (last_crash or kernel_id in announced or getattr(kernel, "was_shared", False)):
+        request = _asked(holding, waiting) or request_of(kernel)
+        if request is None and not (kernel_id in announced or _has_news(kernel)):
             continue
         state, reason = manager.kernel_state(kernel_id)
         made = LocalKernel(
@@ -109,15 +109,21 @@ def local_kernels(
             execution_state=getattr(kernel, "execution_state", None),
             created=waiting.since if waiting else holding.since if holding else None,
             quotas=holding.grant.quotas if holding else (),
-            last_crash=last_crash,
+            last_crash=getattr(kernel, "last_crash", None),
             ending_soon=announced.get(kernel_id),
             dropped_messages=manager.activity.dropped_messages(kernel_id),
             activity=manager.activity.of(kernel_id),
             interrupted_at=manager.activity.interrupted_at(kernel_id),
             shares=getattr(kernel, "shares", UNSHARED),
+            owner_message=getattr(kernel, "owner_message", None),
         )
         found.append(memo.same(made))
     return tuple(found)
+
+
+def _has_news(kernel: Any) -> bool:
+    """Return whether its user is told of it although it has no GPU."""
+    return any(getattr(kernel, name, None) for name in ("last_crash", "owner_message", "was_shared"))
 
 
 def _asked(holding: Holding | None, waiting: QueueEntry | None) -> Request | None:

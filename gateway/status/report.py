@@ -20,7 +20,14 @@ from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.nodes.remote_node import RemoteNodeView
 from jupyter_aliquot.gateway.relays.activity import Activity
 from jupyter_aliquot.gateway.reports import to_json
-from jupyter_aliquot.gateway.reports.kernel import DroppedMessages, Kernel, Resize, ScheduledTermination, Termination
+from jupyter_aliquot.gateway.reports.kernel import (
+    DroppedMessages,
+    Kernel,
+    OwnerMessage,
+    Resize,
+    ScheduledTermination,
+    Termination,
+)
 from jupyter_aliquot.gateway.reports.status import Node, Status, UserGpuLimit
 from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
 from jupyter_aliquot.gateway.scheduling.planner import Pending
@@ -76,6 +83,7 @@ class LocalKernel(NamedTuple):
     interrupted_at: float | None = None
     needed_bytes: int | None = None
     shares: Shares = UNSHARED
+    owner_message: OwnerMessage | None = None
 
 
 @dataclass(frozen=True)
@@ -121,7 +129,7 @@ def status_report(snapshot: StatusSnapshot, who: User, ended: int = LAST_ENDED) 
     return {
         "version": snapshot.version,
         "user": {"name": who.name, "role": who.role, "gpu_limit": _gpu_limit(snapshot, who)},
-        "node": _node(snapshot),
+        "node": node_report(snapshot),
         "nodes": nodes_report(snapshot.nodes, who.name, snapshot.memo),
         "devices": snapshot.memo.devices(status).reports(who.name) if status else [],
         "queue": {"length": snapshot.queue_length},
@@ -140,7 +148,8 @@ def status_text(snapshot: StatusSnapshot, who: User) -> str:
     return f"{to_json(report).removesuffix(']}')}{kernels}]}}"
 
 
-def _node(snapshot: StatusSnapshot) -> Node:
+def node_report(snapshot: StatusSnapshot) -> Node:
+    """Return the report of this machine as a whole."""
     status = snapshot.node.status
     return {
         "name": status.node if status else "",
@@ -270,6 +279,7 @@ def _of_local(kernel: LocalKernel, known: KernelStatus | None, access: Access, r
         "termination": None if kernel.ending is None else _termination_report(kernel.ending),
         "last_crash": None if kernel.last_crash is None else _termination_report(kernel.last_crash),
         "scheduled_termination": None if kernel.ending_soon is None else _announcement(kernel.ending_soon),
+        "owner_message": kernel.owner_message if access is Access.OWN else None,  # as the shares
         **kernel_usage(known, kernel.quotas, kernel.needed_bytes),
     }
 

@@ -141,6 +141,21 @@ class RunningKernel:
         more, body = f"/{kind}/{quote(name, safe='')}", None if access is None else {"access": access}
         return self._ask_shares("DELETE" if access is None else "PUT", more, body)
 
+    def message_owner(self, text: str) -> None:
+        """Send its owner a message. Raises AliquotError."""
+        if self._gateway is None:
+            raise ChangeError("Messages to owners go through a gateway, and none runs here")
+        self._ask("POST", "/message", {"text": text})
+
+    def end(self) -> None:
+        """End it. Raises AliquotError."""
+        if self._gateway is None:
+            raise ChangeError("Kernels are ended through the gateway that started them, and none runs here")
+        try:
+            self._gateway.end_kernel(quote(self.kernel_id))
+        except (GatewayRefusal, NoGatewayHere) as error:
+            raise ChangeError(str(error)) from error
+
     def _ask_shares(self, method: str, more: str = "", body: Any = None) -> Report:
         if self._gateway is None:
             raise ChangeError("Kernels can be shared only through a gateway, and none runs here")

@@ -28,6 +28,8 @@ from jupyter_aliquot.provisioner.errors import AliquotError
 from .tables import printable
 
 _ANSWER_SECONDS = 15.0
+# A kernel gets time to end by itself.
+_END_SECONDS = 60.0
 _Answer = TypeVar("_Answer")
 # The answers of Jupyter to an unknown token: 403, or 401.
 _UNAUTHORIZED = (401, 403)
@@ -145,6 +147,10 @@ class OwnGateway:
         url, token = environ.get(address, ""), environ.get(secret, "")
         return cls(url.rstrip("/") + "/", token, f"in {secret}") if url and token else None
 
+    def end_kernel(self, kernel_id: str) -> None:
+        """End a kernel by Jupyter's own API. Raises GatewayRefusal and NoGatewayHere."""
+        self._send(f"api/kernels/{kernel_id}", "DELETE", None, _END_SECONDS)
+
     def ask(self, path: str, method: str = "GET", body: Any = None, seconds: float = _ANSWER_SECONDS) -> Any:
         """Send a request.
 
@@ -158,13 +164,16 @@ class OwnGateway:
 
     def text(self, path: str, method: str = "GET", body: Any = None, seconds: float = _ANSWER_SECONDS) -> str:
         """Send a request. Returns the answer as text. Raises GatewayRefusal and NoGatewayHere."""
+        return self._send(f"aliquot/api/v1/{path}", method, body, seconds)
+
+    def _send(self, path: str, method: str, body: Any, seconds: float) -> str:
         try:
             if self.account is not None:
                 check_listener(self.url, self.account)
         except ListenerError as error:
             raise NoGatewayHere(f"the gateway: {error}") from error
         request = urllib.request.Request(
-            f"{self.url}aliquot/api/v1/{path}",
+            f"{self.url}{path}",
             data=None if body is None else json.dumps(body).encode(),
             headers={"Authorization": f"{self.scheme} {self.token}", "Content-Type": "application/json"},
             method=method,

@@ -243,6 +243,7 @@ _EXAMPLE: dict[str, Any] = {
             "termination": None,
             "last_crash": None,
             "scheduled_termination": None,
+            "owner_message": None,
             "devices": [
                 {
                     "uuid": "GPU-a0",
