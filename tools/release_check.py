@@ -34,7 +34,7 @@ NEEDED = (
     r"jupyter_aliquot/native/softgpu/libcuda\.so\.1",
     r"jupyter_aliquot/native/bin/aliquot-kernel-start",
     r"jupyter_aliquot/deploy/systemd/aliquot-agent\.service",
-    r"jupyter_aliquot/(gateway|provisioner|gpu_hook)/py\.typed",
+    r"jupyter_aliquot/(client|gateway|provisioner|gpu_hook)/py\.typed",
     r".*/share/jupyter/labextensions/@jupyter-aliquot/labextension/package\.json",
     r".*/share/jupyter/kernels/python3\.gpu-0\.25/kernel\.json",
     r".*/etc/jupyter/jupyter_server_config\.d/.*\.json",

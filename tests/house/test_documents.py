@@ -74,7 +74,11 @@ INSTALLED_BY_NAME = re.compile(
 
 def test_no_text_installs_another_projects_package() -> None:
     """The index has another project's package under our name."""
-    packages = [path for name in ("demo", "gateway", "provisioner", "gpu_hook") for path in (ROOT / name).rglob("*.py")]
+    packages = [
+        path
+        for name in ("client", "demo", "gateway", "provisioner", "gpu_hook")
+        for path in (ROOT / name).rglob("*.py")
+    ]
     texts = [*DOCUMENTS, *packages, *(ROOT / "deploy").rglob("*"), *(ROOT / "labextension/src").rglob("*.ts*")]
     found = [
         f"{path.relative_to(ROOT)}: {match[0]}"

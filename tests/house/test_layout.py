@@ -27,6 +27,7 @@ def source_files() -> list[Path]:
             "ls-files",
             "-co",
             "--exclude-standard",
+            "client",
             "demo",
             "gateway",
             "provisioner",

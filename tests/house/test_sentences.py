@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("gateway", "provisioner", "gpu_hook", "demo", "labextension/src", "tools", "benchmarks", "tests")
+FOLDERS = ("client", "gateway", "provisioner", "gpu_hook", "demo", "labextension/src", "tools", "benchmarks", "tests")
 # A subject clause or a pronoun leaves the reader to guess the subject.
 RIDDLE = re.compile(r"(Who|Whoever|Whose|Whom|What|Where|Which|That|Those who|They|He|She|It|His|Their)\b")
 VAGUE = re.compile(r"\b(nobody|somebody|whoever|no one|someone|anybody)\b", re.IGNORECASE)
 # A message says "Requested …, but …", or what is not valid: no form of "asked …; found …; wanted …".
 ASKED = re.compile(r"asked\b|.*[;:] (found|wanted)\b|.*, found\b|found (no|\{)", re.IGNORECASE | re.DOTALL)
-MESSAGE_FOLDERS = ("gateway", "provisioner", "gpu_hook", "demo", "tools", "benchmarks")
+MESSAGE_FOLDERS = ("client", "gateway", "provisioner", "gpu_hook", "demo", "tools", "benchmarks")
 C_COMMENT = re.compile(r"/\*+\s*(\w[^*]*)")
 # Folders with riddles left, and vague actors left (in tests' names and printed texts). Each number may only shrink.
 LEFT: dict[str, tuple[int, int]] = {

@@ -1,0 +1,170 @@
+"""The stream of changes, over lost connections.
+
+The server's stream tells changes alone, and nothing at its beginning. So the follower reads the
+kernels each time that it has opened the stream: after a loss, the differences are what it missed,
+and it tells them as events of the kind ``state``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from typing import Protocol
+
+from jupyter_aliquot.gateway.reports.event import KernelEvent
+from jupyter_aliquot.gateway.reports.kernel import Kernel
+
+from . import operations
+from .answers import read_json
+from .errors import NoAnswerError, NotAllowedError, RefusedError, ServerError, TooManyRequestsError
+from .exchange import PREFIX, Exchange, refusal
+from .transport import RawAnswer
+
+_PATH = f"{PREFIX}/events"
+_ORIGIN = f"WEBSOCKET /{_PATH}"
+# RFC 6455: the server does not let this client in, now or later.
+_POLICY_VIOLATION = 1008
+
+
+class Stream(Protocol):
+    """An open websocket, as tornado's."""
+
+    close_code: int | None
+    close_reason: str | None
+
+    def read_message(self) -> Awaitable[str | bytes | None]:
+        """Return the next message; None once the stream is closed."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+Open = Callable[[str], Awaitable[Stream | RawAnswer]]
+
+
+class KnownStates:
+    """The last state told of each kernel."""
+
+    def __init__(self, kernels: Iterable[Kernel]) -> None:
+        self._states = {kernel["id"]: kernel["state"] for kernel in kernels}
+
+    def is_news(self, event: KernelEvent) -> bool:
+        """Take an event of the stream over; return False for a state that was told already."""
+        kernel_id, state = event["kernel_id"], event["state"]
+        was = self._states.get(kernel_id)
+        self._states[kernel_id] = state
+        return event["kind"] != "state" or was != state
+
+    def missed(self, kernels: Iterable[Kernel]) -> list[KernelEvent]:
+        """Take a list of all kernels over; return the changes of state that no event told."""
+        before, self._states = self._states, {}
+        told = []
+        for kernel in kernels:
+            was = before.get(kernel["id"])
+            self._states[kernel["id"]] = kernel["state"]
+            if was != kernel["state"] and not (was is None and kernel["state"] == "ended"):
+                told.append(event_of(kernel, was))
+        return told
+
+
+def event_of(kernel: Kernel, was: str | None) -> KernelEvent:
+    """Return the event that tells the kernel's present state."""
+    residency, resize = kernel["residency"], kernel["resize"]
+    computes = [device["compute"] for device in kernel["devices"]]
+    return {
+        "kernel_id": kernel["id"],
+        "owner": kernel["owner"],
+        "label": kernel["label"],
+        "kind": "state",
+        "state": kernel["state"],
+        "was": was,
+        "reason": kernel["reason"],
+        "gpus": kernel["gpus"],
+        "memory_limit_bytes": kernel["memory_limit_bytes"],
+        "used_bytes": kernel["used_bytes"],
+        "over_limit_bytes": kernel["over_limit_bytes"],
+        "swapped_bytes": residency["swapped_bytes"] if residency is not None else 0,
+        "paused": any(compute is not None and compute["paused"] for compute in computes),
+        "queued": residency["queued"] if residency is not None else None,
+        "resize": None
+        if resize is None
+        else {
+            "state": resize["state"],
+            "gpus": resize["gpus"],
+            "requested_memory_bytes": resize["requested_memory_bytes"],
+            "priority": resize["priority"],
+            "reason": resize["reason"],
+            "position": resize["position"],
+        },
+        "evicted": None,
+    }
+
+
+async def follow(
+    exchange: Exchange, open_stream: Open, patience_seconds: float | None
+) -> AsyncGenerator[KernelEvent, None]:
+    """Yield the events, from now on. Raises ClientError once the server was away for too long."""
+    known: KnownStates | None = None
+    losses = Losses(exchange, patience_seconds)
+    while True:
+        try:
+            stream = await _opened(open_stream)
+            try:
+                kernels = await exchange.send(operations.kernels())
+                losses.forget_waits()
+                missed = [] if known is None else known.missed(kernels)
+                known = KnownStates(kernels) if known is None else known
+                for event in missed:
+                    yield event
+                while (message := await stream.read_message()) is not None:
+                    losses.forget_all()
+                    event = _event(message)
+                    if known.is_news(event):
+                        yield event
+            finally:
+                stream.close()
+            if stream.close_code == _POLICY_VIOLATION:
+                raise NotAllowedError(403, stream.close_reason or "the server closed the stream of events")
+            await losses.wait(None)
+        except (NoAnswerError, ServerError, TooManyRequestsError) as error:
+            await losses.wait(error)
+
+
+class Losses:
+    """The waits between attempts to open the stream, bounded by the caller's patience."""
+
+    def __init__(self, exchange: Exchange, patience_seconds: float | None) -> None:
+        self._exchange = exchange
+        self._patience_seconds = patience_seconds
+        self._count = 0
+        self._waited_seconds = 0.0
+
+    def forget_waits(self) -> None:
+        """Note that the stream is open again. A server that closes it at once is asked ever less often."""
+        self._waited_seconds = 0.0
+
+    def forget_all(self) -> None:
+        """Note that the stream told something."""
+        self._count = 0
+
+    async def wait(self, error: NoAnswerError | RefusedError | None) -> None:
+        """Wait before the next attempt. Raises *error* if that is longer than the caller waits."""
+        self._count += 1
+        asked = error.retry_after_seconds if isinstance(error, RefusedError) else None
+        seconds = asked if asked is not None else self._exchange.retries.backoff(self._count, self._exchange.chance())
+        self._waited_seconds += seconds
+        is_over = self._patience_seconds is not None and self._waited_seconds > self._patience_seconds
+        if error is not None and is_over:
+            raise error
+        await self._exchange.sleep(seconds)
+
+
+async def _opened(open_stream: Open) -> Stream:
+    found = await open_stream(_PATH)
+    if isinstance(found, RawAnswer):
+        raise refusal(found, _ORIGIN)
+    return found
+
+
+def _event(message: str | bytes) -> KernelEvent:
+    event: KernelEvent = read_json(message, KernelEvent, _ORIGIN)
+    return event

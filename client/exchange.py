@@ -1,0 +1,133 @@
+"""The core of both faces: one call, with its repeats, its errors and its typed answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, Generic, TypeVar, cast
+
+from .answers import read_json
+from .errors import AnswerError, NoAnswerError, RefusedError, refusal_of
+from .retries import Outcome, Retries, read_retry_after
+from .transport import RawAnswer, Transport
+
+PREFIX = "aliquot/api/v1"
+_Answer = TypeVar("_Answer")
+_LONGEST_MESSAGE = 2000
+
+
+@dataclass(frozen=True)
+class Call(Generic[_Answer]):
+    """One request, and the type of its answer.
+
+    Attributes:
+        method: The HTTP method.
+        path: Below the base URL.
+        answer: The type of the JSON: a TypedDict. ``str`` stands for text, None for no answer.
+        field: The one field of the JSON that the caller gets; empty for all of it.
+        query: The parameters, in order.
+        body: The JSON to send.
+    """
+
+    method: str
+    path: str
+    answer: Any
+    field: str = ""
+    query: tuple[tuple[str, str], ...] = ()
+    body: str | None = None
+
+    @property
+    def origin(self) -> str:
+        """The request, for the words of errors."""
+        return f"{self.method} /{self.path}"
+
+    def read(self, raw: RawAnswer) -> _Answer:
+        """Return the typed answer. Raises AnswerError."""
+        found = None if self.answer is None else self._text(raw) if self.answer is str else self._json(raw)
+        return cast(_Answer, found)
+
+    def _json(self, raw: RawAnswer) -> Any:
+        value = read_json(raw.body, self.answer, self.origin)
+        return value[self.field] if self.field else value
+
+    def _text(self, raw: RawAnswer) -> str:
+        try:
+            return str(raw.body, "utf-8")
+        except UnicodeDecodeError as error:
+            raise AnswerError(f"{self.origin} was answered with something that is no UTF-8 text ({error})") from error
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Sends calls to one server. ``sleep`` and ``chance`` are passed in for tests."""
+
+    transport: Transport
+    retries: Retries
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    chance: Callable[[], float] = random.random
+
+    async def send(self, call: Call[_Answer]) -> _Answer:
+        """Return the call's answer. Raises ClientError."""
+        attempt = 1
+        while True:
+            try:
+                raw = await self.transport.send(call.method, call.path, call.query, call.body)
+                outcome, failure = _look_at(raw, call.origin)
+            except NoAnswerError as error:
+                raw, outcome, failure = RawAnswer(0), Outcome(), error
+            if failure is None:
+                return call.read(raw)
+            wait = self.retries.wait_before_next(call.method, attempt, outcome, self.chance())
+            if wait is None:
+                raise failure
+            await self.sleep(wait)
+            attempt += 1
+
+
+def _look_at(raw: RawAnswer, origin: str) -> tuple[Outcome, NoAnswerError | RefusedError | None]:
+    if 200 <= raw.status < 300:
+        return Outcome(raw.status), None
+    seconds = read_retry_after(raw.headers.get("retry-after"), datetime.now(timezone.utc))
+    words = api_words(raw)
+    return Outcome(raw.status, words is not None, seconds), refusal(raw, origin)
+
+
+def refusal(raw: RawAnswer, origin: str) -> RefusedError:
+    """Return the error of an answer that is no success."""
+    seconds = read_retry_after(raw.headers.get("retry-after"), datetime.now(timezone.utc))
+    words = api_words(raw)
+    message, reason = words if words is not None else (_own_words(raw, origin), None)
+    return refusal_of(raw.status)(raw.status, message, reason, seconds)
+
+
+def api_words(raw: RawAnswer) -> tuple[str, str | None] | None:
+    """Return the message and the reason of an error; None where the answer is not the API's."""
+    try:
+        told = json.loads(raw.body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(told, dict) or not isinstance(told.get("message"), str):
+        return None
+    reason = told.get("reason")
+    return _printable(told["message"]) or f"the server answered {raw.status}", (
+        _printable(reason) if isinstance(reason, str) else None
+    )
+
+
+def _own_words(raw: RawAnswer, origin: str) -> str:
+    answered = f"{origin} was answered with {raw.status} {_printable(raw.phrase)}".strip()
+    if 300 <= raw.status < 400:
+        return (
+            f"{answered}: the server sends the client elsewhere, as to a login page. Check the token, and that the "
+            "address has the right scheme and the whole base URL"
+        )
+    return f"{answered}, and not in the words of Aliquot's API: a proxy answered, or another program listens there"
+
+
+def _printable(text: str) -> str:
+    """Return the text without what would steer a terminal."""
+    return "".join(one if one.isprintable() or one == "\n" else "�" for one in text[:_LONGEST_MESSAGE])

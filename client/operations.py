@@ -1,0 +1,313 @@
+"""The operations of the API, each as a call: its method, path, query, body and the type of its answer.
+
+A function has the name of its `operationId` in gateway/api/openapi.yaml. A test compares all of them
+with that file. The socket of node agents (`agents`) is left out: it takes agents' tokens alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Any, Literal, TypeAlias, TypedDict
+from urllib.parse import quote
+
+from jupyter_aliquot.gateway.reports.history import History
+from jupyter_aliquot.gateway.reports.holders import Holders
+from jupyter_aliquot.gateway.reports.kernel import Kernel, Share
+from jupyter_aliquot.gateway.reports.outputs import RunningCells
+from jupyter_aliquot.gateway.reports.quota import Queue, Quota
+from jupyter_aliquot.gateway.reports.status import DryRun, Folder, Nodes, RemoteNode, Sizes, Status
+
+from .errors import ClientError
+from .exchange import PREFIX, Call
+
+Query = tuple[tuple[str, str], ...]
+
+Priority = Literal["normal", "low"]
+ShareKind = Literal["users", "teams"]
+Access = Literal["read", "write"]
+HistoryRange = Literal["hour", "day", "week"]
+
+
+class Unchanged(Enum):
+    """The type of `UNCHANGED`: a memory limit that a request does not name."""
+
+    UNCHANGED = "unchanged"
+
+
+UNCHANGED = Unchanged.UNCHANGED
+Memory: TypeAlias = str | int | Unchanged | None
+
+
+class _Kernels(TypedDict):
+    kernels: list[Kernel]
+
+
+class _DryRuns(TypedDict):
+    dry_runs: list[DryRun]
+
+
+class _Shares(TypedDict):
+    shares: list[Share]
+
+
+class _Folders(TypedDict):
+    folders: list[Folder]
+
+
+def status() -> Call[Status]:
+    """Return the node, its devices, and the kernels that the requester may see."""
+    return _get("status", Status)
+
+
+def sizes() -> Call[Sizes]:
+    """Return the sizes that are listed, and the grammar of all others."""
+    return _get("sizes", Sizes)
+
+
+def dry_run(
+    gpus: float | None = None,
+    memory: Memory = UNCHANGED,
+    priority: Priority | None = None,
+    kernel: str | None = None,
+    replaces: str | None = None,
+) -> Call[DryRun]:
+    """Return what a request for this size would get now. It reserves nothing.
+
+    Args:
+        gpus: The share; it may be left out with *kernel*.
+        memory: The limit, such as ``6GiB``; None for the share's part.
+        priority: ``normal`` or ``low``.
+        kernel: A running kernel, whose new size this would be.
+        replaces: A kernel that would end for the new one.
+    """
+    limit = None if isinstance(memory, Unchanged) else "null" if memory is None else str(memory)
+    query = _query(gpus=gpus, memory=limit, priority=priority, kernel=kernel, replaces=replaces)
+    return _get("dry-run", DryRun, query=query)
+
+
+def dry_runs(size: Iterable[str], kernel: str | None = None, replaces: str | None = None) -> Call[list[DryRun]]:
+    """Return what each of these sizes would get now, in the order of the question.
+
+    Args:
+        size: Sizes as kernelspecs' names end, such as ``gpu-0.25``; at most 64.
+        kernel: A running kernel, whose new size each would be.
+        replaces: A kernel that would end for the new one.
+    """
+    query = _query(size=list(size), kernel=kernel, replaces=replaces)
+    return _get("dry-runs", _DryRuns, "dry_runs", query)
+
+
+def kernels() -> Call[list[Kernel]]:
+    """Return the kernels that the requester may see, and all remembered ones that ended."""
+    return _get("kernels", _Kernels, "kernels")
+
+
+def kernel(kernel_id: str) -> Call[Kernel]:
+    """Return one kernel."""
+    return _get(_kernel(kernel_id), Kernel)
+
+
+def resize_kernel(
+    kernel_id: str, gpus: float | None = None, memory: Memory = UNCHANGED, priority: Priority | None = None
+) -> Call[Kernel]:
+    """Give a running kernel another size or priority. What is left out stays.
+
+    Args:
+        kernel_id: The kernel.
+        gpus: The share of each of its devices, in all.
+        memory: The limit, such as ``8GiB``, or bytes; None for the share's part.
+        priority: ``normal`` or ``low``.
+
+    Returns:
+        The kernel. Its `resize` is set while the change waits for room.
+    """
+    body: dict[str, object] = {name: one for name, one in (("gpus", gpus), ("priority", priority)) if one is not None}
+    if memory is not UNCHANGED:
+        body["memory"] = memory
+    return _call("PATCH", _kernel(kernel_id), Kernel, body=body)
+
+
+def withdraw_resize(kernel_id: str) -> Call[None]:
+    """Withdraw a change of size that waits for room."""
+    return _call("DELETE", _kernel(kernel_id, "resize"), None)
+
+
+def swap_out_kernel(kernel_id: str) -> Call[Kernel]:
+    """Move the kernel's memory to the host. It comes back with the next use."""
+    return _call("POST", _kernel(kernel_id, "swap-out"), Kernel)
+
+
+def restore_kernel(kernel_id: str) -> Call[Kernel]:
+    """Move the kernel's memory back to its devices as soon as there is room."""
+    return _call("POST", _kernel(kernel_id, "restore"), Kernel)
+
+
+def prefetch_kernel(kernel_id: str) -> Call[None]:
+    """Announce a use of the kernel: its memory comes back if only idle kernels must leave."""
+    return _call("POST", _kernel(kernel_id, "prefetch"), None)
+
+
+def postpone_culling(kernel_id: str) -> Call[None]:
+    """Postpone the end of an idle kernel: its idle time begins anew."""
+    return _call("POST", _kernel(kernel_id, "postpone-culling"), None)
+
+
+def message_owner(kernel_id: str, text: str) -> Call[None]:
+    """Send a message to the kernel's owner, in place of an earlier one. For administrators."""
+    return _call("POST", _kernel(kernel_id, "message"), None, body={"text": text})
+
+
+def kernel_shares(kernel_id: str) -> Call[list[Share]]:
+    """Return the users and teams that a kernel is shared with."""
+    return _get(_kernel(kernel_id, "shares"), _Shares, "shares")
+
+
+def share_kernel(kernel_id: str, kind: ShareKind, name: str, access: Access) -> Call[list[Share]]:
+    """Share a kernel with a user or team, or change the permission. Returns all shares."""
+    path = _kernel(kernel_id, f"shares/{_part(kind)}/{_part(name)}")
+    return _call("PUT", path, _Shares, "shares", body={"access": access})
+
+
+def unshare_kernel(kernel_id: str, kind: ShareKind, name: str) -> Call[list[Share]]:
+    """Take back what a user or team was given. Returns the shares that are left."""
+    path = _kernel(kernel_id, f"shares/{_part(kind)}/{_part(name)}")
+    return _call("DELETE", path, _Shares, "shares")
+
+
+def kernel_outputs(
+    kernel_id: str, messages: bool = True, session: str | None = None, sent: Iterable[str] = ()
+) -> Call[RunningCells]:
+    """Return the cells that run in a kernel or ended a short while ago, with their output.
+
+    Args:
+        kernel_id: The kernel.
+        messages: Whether the answer has the messages, too.
+        session: The ``session_id`` of the client's websocket to the kernel.
+        sent: The ids of earlier requests of the client; `not_received` tells which are lost.
+    """
+    query = _query(messages=None if messages else "no", session=session, sent=list(sent))
+    return _get(_kernel(kernel_id, "outputs"), RunningCells, query=query)
+
+
+def nodes() -> Call[list[RemoteNode]]:
+    """Return the nodes on other machines."""
+    return _get("nodes", Nodes, "nodes")
+
+
+def history(
+    range: HistoryRange = "hour",
+    kernel: Iterable[str] = (),
+    device: Iterable[str] = (),
+) -> Call[History]:
+    """Return the use of devices and kernels in steps.
+
+    Args:
+        range: ``hour``, ``day`` or ``week``.
+        kernel: Ids of kernels; none for all.
+        device: Uuids of devices; none for all.
+    """
+    query = _query(range=range, kernel=list(kernel), device=list(device), format="json")
+    return _get("history", History, query=query)
+
+
+def history_csv(
+    range: HistoryRange = "hour",
+    kernel: Iterable[str] = (),
+    device: Iterable[str] = (),
+) -> Call[str]:
+    """Return the same as CSV, one line for each step."""
+    query = _query(range=range, kernel=list(kernel), device=list(device), format="csv")
+    return _get("history", str, query=query)
+
+
+def folders() -> Call[list[Folder]]:
+    """Return the folders that the requester's kernels in containers get."""
+    return _get("folders", _Folders, "folders")
+
+
+def share_folder(
+    name: str,
+    source: str,
+    target: str,
+    users: Iterable[str] = (),
+    teams: Iterable[str] = (),
+    read_only: bool = True,
+) -> Call[Folder]:
+    """Share a folder, or change one that was shared by REST. For administrators.
+
+    Args:
+        name: The folder's name.
+        source: Its path on the host, in one of the configured roots.
+        target: Its path in the container.
+        users: Names of users; ``*`` is everybody.
+        teams: Names of teams.
+        read_only: Whether kernels may only read.
+    """
+    body = {"source": source, "target": target, "users": list(users), "teams": list(teams), "read_only": read_only}
+    return _call("PUT", f"folders/{_part(name)}", Folder, body=body)
+
+
+def unshare_folder(name: str) -> Call[Folder]:
+    """Stop sharing a folder. For administrators. Returns the folder as it was."""
+    return _call("DELETE", f"folders/{_part(name)}", Folder)
+
+
+def quota() -> Call[Quota]:
+    """Return the teams' quotas."""
+    return _get("quota", Quota)
+
+
+def reload_quota() -> Call[Quota]:
+    """Make the gateway read the quota file again. For administrators."""
+    return _call("POST", "quota/reload", Quota)
+
+
+def queue() -> Call[Queue]:
+    """Return the requests that wait, in the order in which they are served."""
+    return _get("queue", Queue)
+
+
+def holders() -> Call[Holders]:
+    """Return kernels and users with what they hold and use. For administrators."""
+    return _get("holders", Holders)
+
+
+def metrics() -> Call[str]:
+    """Return the metrics as Prometheus text. For administrators."""
+    return _get("metrics", str)
+
+
+def _get(path: str, answer: type, field: str = "", query: Query = ()) -> Call[Any]:
+    return Call("GET", f"{PREFIX}/{path}", answer, field, query)
+
+
+def _call(
+    method: str, path: str, answer: type | None, field: str = "", body: Mapping[str, object] | None = None
+) -> Call[Any]:
+    # A POST without a body gets an empty object: some proxies refuse a body of unknown length.
+    text = None if method == "DELETE" else json.dumps(body if body is not None else {})
+    return Call(method, f"{PREFIX}/{path}", answer, field, body=text)
+
+
+def _query(**asked: str | float | Iterable[str] | None) -> Query:
+    """Return the parameters that are not None; each entry of a list is one of its name."""
+    pairs: list[tuple[str, str]] = []
+    for name, value in asked.items():
+        if isinstance(value, list):
+            pairs += [(name, str(one)) for one in value]
+        elif value is not None:
+            pairs.append((name, str(value)))
+    return tuple(pairs)
+
+
+def _kernel(kernel_id: str, more: str = "") -> str:
+    return f"kernels/{_part(kernel_id)}" + (f"/{more}" if more else "")
+
+
+def _part(text: str) -> str:
+    """Return one part of a path. Raises ClientError for text that is none."""
+    if text in ("", ".", ".."):
+        raise ClientError(f"Requested {text!r}, but this is no name and no id. Pass the id of a kernel, or a name")
+    return quote(text, safe="")

@@ -1,0 +1,83 @@
+"""The server that a client talks to: its address, the token, and the check of its certificate."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlencode, urlsplit
+
+from .errors import ClientError
+
+_WEBSOCKET_SCHEMES = {"http": "ws", "https": "wss"}
+
+
+@dataclass(frozen=True)
+class Server:
+    """A gateway, a user's server in gateway mode, or a service of a JupyterHub.
+
+    Attributes:
+        url: The address with the base URL, such as ``https://hub.example/services/aliquot/``.
+        token: The server's token, a user's, or one of JupyterHub; empty for none.
+        ca_certs: A PEM file of the authorities to trust; empty for the system's.
+        client_cert: A PEM file with the certificate that a server with client certificates wants.
+        client_key: The PEM file of its key; empty if `client_cert` has it.
+        timeout_seconds: The longest wait for one answer.
+    """
+
+    url: str
+    token: str = field(default="", repr=False)
+    ca_certs: str = ""
+    client_cert: str = ""
+    client_key: str = ""
+    timeout_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        """Check the address and the token. Raises ClientError."""
+        if not _is_address(self.url):
+            raise ClientError(
+                f"Requested the server {self.url!r}, but an address has the form http://HOST:PORT/BASE/ or "
+                "https://…, without a query and without a password. Pass what a browser opens, up to the base URL"
+            )
+        if not (self.token.isascii() and self.token.isprintable()) or " " in self.token:
+            raise ClientError(
+                "The token has characters that no header can carry. Pass it as the server printed it, without spaces"
+            )
+
+    def address(self, path: str, query: tuple[tuple[str, str], ...] = ()) -> str:
+        """Return the address of a path below the base URL."""
+        return f"{self.url.rstrip('/')}/{path}" + (f"?{urlencode(query)}" if query else "")
+
+    def websocket_address(self, path: str, query: tuple[tuple[str, str], ...] = ()) -> str:
+        """Return the address of a websocket below the base URL."""
+        scheme, _, rest = self.address(path, query).partition("://")
+        return f"{_WEBSOCKET_SCHEMES[scheme]}://{rest}"
+
+    def headers(self) -> Mapping[str, str]:
+        """Return the headers of each request."""
+        return {"Authorization": f"token {self.token}"} if self.token else {}
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """Return the TLS context for https; None for http. Raises ClientError for unusable files."""
+        if not self.url.startswith("https:"):
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.ca_certs or None)
+            if self.client_cert:
+                context.load_cert_chain(self.client_cert, self.client_key or None)
+        except OSError as error:
+            raise ClientError(
+                f"The certificates cannot be used: {error}, with ca_certs={self.ca_certs!r}, "
+                f"client_cert={self.client_cert!r} and client_key={self.client_key!r}. Pass PEM files that you may read"
+            ) from error
+        return context
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises ValueError for one that is no number
+    except ValueError:
+        return False
+    is_plain = url.isprintable() and " " not in url and not parts.query and not parts.fragment
+    return is_plain and parts.scheme in _WEBSOCKET_SCHEMES and bool(parts.hostname) and parts.username is None

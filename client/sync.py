@@ -1,0 +1,252 @@
+"""The synchronous face of the client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+
+from jupyter_aliquot.gateway.reports.event import KernelEvent
+from jupyter_aliquot.gateway.reports.history import History
+from jupyter_aliquot.gateway.reports.holders import Holders
+from jupyter_aliquot.gateway.reports.kernel import Kernel, Share
+from jupyter_aliquot.gateway.reports.outputs import RunningCells
+from jupyter_aliquot.gateway.reports.quota import Queue, Quota
+from jupyter_aliquot.gateway.reports.status import DryRun, Folder, RemoteNode, Sizes, Status
+
+from . import operations
+from .events import follow
+from .exchange import Exchange
+from .operations import UNCHANGED, Access, HistoryRange, Memory, Priority, ShareKind
+from .portal import Portal
+from .retries import Retries
+from .server import Server
+from .transport import HttpTransport
+
+
+class Client:
+    """A client for scripts and notebooks. It works inside a running event loop, too.
+
+    Close it, or use it in a ``with`` block: its requests run in a thread of its own. Every method
+    raises a `ClientError`: see `errors`.
+    """
+
+    def __init__(self, server: Server | str, token: str = "", retries: Retries | None = None) -> None:
+        """Make a client; nothing is sent yet.
+
+        Args:
+            server: The server, or its address.
+            token: The token, where *server* is an address.
+            retries: The rules of repeated requests.
+        """
+        self.server = server if isinstance(server, Server) else Server(server, token)
+        self._transport = HttpTransport(self.server)
+        self._exchange = Exchange(self._transport, Retries() if retries is None else retries)
+        self._portal = Portal()
+
+    def __enter__(self) -> Client:
+        """Return the client."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the client."""
+        self.close()
+
+    def close(self) -> None:
+        """End the thread. Idempotent; a call that is under way ends with an error."""
+        self._portal.close()
+
+    def status(self) -> Status:
+        """Return the node, its devices, and the kernels that the requester may see."""
+        return self._portal.run(self._exchange.send(operations.status()))
+
+    def sizes(self) -> Sizes:
+        """Return the sizes that are listed, and the grammar of all others."""
+        return self._portal.run(self._exchange.send(operations.sizes()))
+
+    def dry_run(
+        self,
+        gpus: float | None = None,
+        memory: Memory = UNCHANGED,
+        priority: Priority | None = None,
+        kernel: str | None = None,
+        replaces: str | None = None,
+    ) -> DryRun:
+        """Return what a request for this size would get now. It reserves nothing.
+
+        Args:
+            gpus: The share; it may be left out with *kernel*.
+            memory: The limit, such as ``6GiB``; None for the share's part.
+            priority: ``normal`` or ``low``.
+            kernel: A running kernel, whose new size this would be.
+            replaces: A kernel that would end for the new one.
+        """
+        return self._portal.run(self._exchange.send(operations.dry_run(gpus, memory, priority, kernel, replaces)))
+
+    def dry_runs(self, size: Iterable[str], kernel: str | None = None, replaces: str | None = None) -> list[DryRun]:
+        """Return what each of these sizes would get now, in the order of the question.
+
+        Args:
+            size: Sizes as kernelspecs' names end, such as ``gpu-0.25``; at most 64.
+            kernel: A running kernel, whose new size each would be.
+            replaces: A kernel that would end for the new one.
+        """
+        return self._portal.run(self._exchange.send(operations.dry_runs(size, kernel, replaces)))
+
+    def kernels(self) -> list[Kernel]:
+        """Return the kernels that the requester may see, and all remembered ones that ended."""
+        return self._portal.run(self._exchange.send(operations.kernels()))
+
+    def kernel(self, kernel_id: str) -> Kernel:
+        """Return one kernel."""
+        return self._portal.run(self._exchange.send(operations.kernel(kernel_id)))
+
+    def resize_kernel(
+        self, kernel_id: str, gpus: float | None = None, memory: Memory = UNCHANGED, priority: Priority | None = None
+    ) -> Kernel:
+        """Give a running kernel another size or priority. What is left out stays.
+
+        Args:
+            kernel_id: The kernel.
+            gpus: The share of each of its devices, in all.
+            memory: The limit, such as ``8GiB``, or bytes; None for the share's part.
+            priority: ``normal`` or ``low``.
+
+        Returns:
+            The kernel. Its `resize` is set while the change waits for room.
+        """
+        return self._portal.run(self._exchange.send(operations.resize_kernel(kernel_id, gpus, memory, priority)))
+
+    def withdraw_resize(self, kernel_id: str) -> None:
+        """Withdraw a change of size that waits for room."""
+        self._portal.run(self._exchange.send(operations.withdraw_resize(kernel_id)))
+
+    def swap_out_kernel(self, kernel_id: str) -> Kernel:
+        """Move the kernel's memory to the host. It comes back with the next use."""
+        return self._portal.run(self._exchange.send(operations.swap_out_kernel(kernel_id)))
+
+    def restore_kernel(self, kernel_id: str) -> Kernel:
+        """Move the kernel's memory back to its devices as soon as there is room."""
+        return self._portal.run(self._exchange.send(operations.restore_kernel(kernel_id)))
+
+    def prefetch_kernel(self, kernel_id: str) -> None:
+        """Announce a use of the kernel: its memory comes back if only idle kernels must leave."""
+        self._portal.run(self._exchange.send(operations.prefetch_kernel(kernel_id)))
+
+    def postpone_culling(self, kernel_id: str) -> None:
+        """Postpone the end of an idle kernel: its idle time begins anew."""
+        self._portal.run(self._exchange.send(operations.postpone_culling(kernel_id)))
+
+    def message_owner(self, kernel_id: str, text: str) -> None:
+        """Send a message to the kernel's owner, in place of an earlier one. For administrators."""
+        self._portal.run(self._exchange.send(operations.message_owner(kernel_id, text)))
+
+    def kernel_shares(self, kernel_id: str) -> list[Share]:
+        """Return the users and teams that a kernel is shared with."""
+        return self._portal.run(self._exchange.send(operations.kernel_shares(kernel_id)))
+
+    def share_kernel(self, kernel_id: str, kind: ShareKind, name: str, access: Access) -> list[Share]:
+        """Share a kernel with a user or team, or change the permission. Returns all shares."""
+        return self._portal.run(self._exchange.send(operations.share_kernel(kernel_id, kind, name, access)))
+
+    def unshare_kernel(self, kernel_id: str, kind: ShareKind, name: str) -> list[Share]:
+        """Take back what a user or team was given. Returns the shares that are left."""
+        return self._portal.run(self._exchange.send(operations.unshare_kernel(kernel_id, kind, name)))
+
+    def kernel_outputs(
+        self, kernel_id: str, messages: bool = True, session: str | None = None, sent: Iterable[str] = ()
+    ) -> RunningCells:
+        """Return the cells that run in a kernel or ended a short while ago, with their output.
+
+        Args:
+            kernel_id: The kernel.
+            messages: Whether the answer has the messages, too.
+            session: The ``session_id`` of the client's websocket to the kernel.
+            sent: The ids of earlier requests of the client; `not_received` tells which are lost.
+        """
+        return self._portal.run(self._exchange.send(operations.kernel_outputs(kernel_id, messages, session, sent)))
+
+    def nodes(self) -> list[RemoteNode]:
+        """Return the nodes on other machines."""
+        return self._portal.run(self._exchange.send(operations.nodes()))
+
+    def history(self, range: HistoryRange = "hour", kernel: Iterable[str] = (), device: Iterable[str] = ()) -> History:
+        """Return the use of devices and kernels in steps.
+
+        Args:
+            range: ``hour``, ``day`` or ``week``.
+            kernel: Ids of kernels; none for all.
+            device: Uuids of devices; none for all.
+        """
+        return self._portal.run(self._exchange.send(operations.history(range, kernel, device)))
+
+    def history_csv(self, range: HistoryRange = "hour", kernel: Iterable[str] = (), device: Iterable[str] = ()) -> str:
+        """Return the same as CSV, one line for each step."""
+        return self._portal.run(self._exchange.send(operations.history_csv(range, kernel, device)))
+
+    def folders(self) -> list[Folder]:
+        """Return the folders that the requester's kernels in containers get."""
+        return self._portal.run(self._exchange.send(operations.folders()))
+
+    def share_folder(
+        self,
+        name: str,
+        source: str,
+        target: str,
+        users: Iterable[str] = (),
+        teams: Iterable[str] = (),
+        read_only: bool = True,
+    ) -> Folder:
+        """Share a folder, or change one that was shared by REST. For administrators.
+
+        Args:
+            name: The folder's name.
+            source: Its path on the host, in one of the configured roots.
+            target: Its path in the container.
+            users: Names of users; ``*`` is everybody.
+            teams: Names of teams.
+            read_only: Whether kernels may only read.
+        """
+        return self._portal.run(
+            self._exchange.send(operations.share_folder(name, source, target, users, teams, read_only))
+        )
+
+    def unshare_folder(self, name: str) -> Folder:
+        """Stop sharing a folder. For administrators. Returns the folder as it was."""
+        return self._portal.run(self._exchange.send(operations.unshare_folder(name)))
+
+    def quota(self) -> Quota:
+        """Return the teams' quotas."""
+        return self._portal.run(self._exchange.send(operations.quota()))
+
+    def reload_quota(self) -> Quota:
+        """Make the gateway read the quota file again. For administrators."""
+        return self._portal.run(self._exchange.send(operations.reload_quota()))
+
+    def queue(self) -> Queue:
+        """Return the requests that wait, in the order in which they are served."""
+        return self._portal.run(self._exchange.send(operations.queue()))
+
+    def holders(self) -> Holders:
+        """Return kernels and users with what they hold and use. For administrators."""
+        return self._portal.run(self._exchange.send(operations.holders()))
+
+    def metrics(self) -> str:
+        """Return the metrics as Prometheus text. For administrators."""
+        return self._portal.run(self._exchange.send(operations.metrics()))
+
+    def events(self, patience_seconds: float | None = 300.0) -> Iterator[KernelEvent]:
+        """Follow the changes of the kernels that the requester may see.
+
+        The iterator opens the stream again where it is lost, and then tells what changed meanwhile
+        as events of the kind ``state``.
+
+        Args:
+            patience_seconds: How long the server may be away; None for any time.
+
+        Raises:
+            NoAnswerError: The server was away for longer.
+            RefusedError: The server does not let this token follow.
+        """
+        return self._portal.iterate(follow(self._exchange, self._transport.open, patience_seconds))

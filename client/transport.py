@@ -1,0 +1,111 @@
+"""One HTTP request, and one websocket, by tornado.
+
+tornado is a dependency of Jupyter Server already, and has both: the client adds no package. Its own
+client is named, for a program may have configured another one for `AsyncHTTPClient`. Nothing here
+repeats a request, and no redirect is followed: the token must reach no other address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tornado.httpclient import HTTPClientError, HTTPRequest, HTTPResponse
+from tornado.simple_httpclient import SimpleAsyncHTTPClient
+from tornado.websocket import WebSocketClientConnection, WebSocketError, websocket_connect
+
+from .errors import NoAnswerError
+from .server import Server
+
+_LARGEST_ANSWER_BYTES = 256 << 20
+# A lost peer of a quiet websocket is noticed by its missing pong.
+_PING_SECONDS = 20.0
+_PONG_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class RawAnswer:
+    """An answer as it came. Names of headers are in small letters."""
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    phrase: str = ""
+
+
+class Transport(Protocol):
+    """The way to a server. Raises NoAnswerError."""
+
+    async def send(self, method: str, path: str, query: tuple[tuple[str, str], ...], body: str | None) -> RawAnswer:
+        """Return the answer, of any status."""
+
+
+class HttpTransport:
+    """Requests to one server over HTTP."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    async def send(self, method: str, path: str, query: tuple[tuple[str, str], ...], body: str | None) -> RawAnswer:
+        """Return the answer, of any status. Raises NoAnswerError."""
+        server = self._server
+        headers = {**server.headers(), "Accept": "application/json, text/plain;q=0.9, */*;q=0.1"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        request = HTTPRequest(
+            server.address(path, query),
+            method=method,
+            headers=headers,
+            body=body,
+            allow_nonstandard_methods=True,  # tornado would refuse a POST without a body
+            connect_timeout=server.timeout_seconds,
+            request_timeout=server.timeout_seconds,
+            follow_redirects=False,
+            ssl_options=server.tls_context(),
+        )
+        client = SimpleAsyncHTTPClient(force_instance=True, max_body_size=_LARGEST_ANSWER_BYTES)
+        try:
+            return _raw(await client.fetch(request, raise_error=False))
+        except (HTTPClientError, OSError, ValueError) as error:
+            raise NoAnswerError(_no_answer(server, method, path, error)) from error
+        finally:
+            client.close()
+
+    async def open(self, path: str, query: tuple[tuple[str, str], ...] = ()) -> WebSocketClientConnection | RawAnswer:
+        """Open a websocket. Returns the server's answer where it refused. Raises NoAnswerError."""
+        server = self._server
+        request = HTTPRequest(
+            server.websocket_address(path, query),
+            headers=dict(server.headers()),
+            connect_timeout=server.timeout_seconds,
+            request_timeout=server.timeout_seconds,
+            follow_redirects=False,
+            ssl_options=server.tls_context(),
+        )
+        try:
+            return await websocket_connect(
+                request,
+                ping_interval=_PING_SECONDS,
+                ping_timeout=_PONG_SECONDS,
+                max_message_size=_LARGEST_ANSWER_BYTES,
+            )
+        except HTTPClientError as error:
+            if error.response is not None:
+                return _raw(error.response)
+            raise NoAnswerError(_no_answer(server, "GET", path, error)) from error
+        except (WebSocketError, OSError, ValueError) as error:
+            raise NoAnswerError(_no_answer(server, "GET", path, error)) from error
+
+
+def _raw(response: HTTPResponse) -> RawAnswer:
+    headers = {name.lower(): value for name, value in response.headers.get_all()}
+    return RawAnswer(response.code, response.body or b"", headers, response.reason or "")
+
+
+def _no_answer(server: Server, method: str, path: str, error: Exception) -> str:
+    words = str(error).strip() or type(error).__name__
+    return (
+        f"Requested {method} {server.address(path)}, but no whole answer came within {server.timeout_seconds:g} s "
+        f"({words}). Check that the server runs at this address"
+    )

@@ -1,0 +1,146 @@
+"""The stream of events over lost connections: nothing is told twice, and no change of state is missed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jupyter_aliquot.client import AnswerError, NoAnswerError, NotAllowedError, Retries
+from jupyter_aliquot.client.events import event_of, follow
+from jupyter_aliquot.client.exchange import Exchange
+from jupyter_aliquot.client.transport import RawAnswer
+
+sys.path.insert(0, str(Path(__file__).parent))
+if TYPE_CHECKING:
+    from tests.client.client_parts import NotedSleep, ScriptedStream, ScriptedTransport, a_kernel, api_error
+else:
+    from client_parts import NotedSleep, ScriptedStream, ScriptedTransport, a_kernel, api_error
+
+AWAY = NoAnswerError("away")
+Opened = ScriptedStream | RawAnswer | NoAnswerError
+
+
+def kernels(**states: str) -> RawAnswer:
+    listed = [a_kernel(kernel_id, state) for kernel_id, state in states.items()]
+    return RawAnswer(200, json.dumps({"kernels": listed}).encode())
+
+
+def told(kernel_id: str, state: str, kind: str = "state") -> str:
+    report: Any = a_kernel(kernel_id, state)
+    return json.dumps({**event_of(report, None), "kind": kind, "schema_id": "https://a.schema"})
+
+
+def streams(*opened: Opened) -> Callable[[str], Awaitable[Any]]:
+    left = list(opened)
+
+    async def open_stream(path: str) -> ScriptedStream | RawAnswer:
+        one = left.pop(0)
+        if isinstance(one, NoAnswerError):
+            raise one
+        return one
+
+    return open_stream
+
+
+def heard(
+    opened: tuple[Opened, ...], lists: tuple[RawAnswer, ...], patience_seconds: float = 5.0
+) -> tuple[list[tuple[str, str, str | None]], list[float]]:
+    """Return the events until the server stays away, and the waits."""
+    sleep = NotedSleep()
+    exchange = Exchange(ScriptedTransport.of(*lists), Retries(1, 1.0, 4.0), sleep, chance=lambda: 1.0)
+
+    async def read() -> list[tuple[str, str, str | None]]:
+        found = []
+        with contextlib.suppress(NoAnswerError):
+            async for event in follow(exchange, streams(*opened, *[AWAY] * 9), patience_seconds):
+                found.append((event["kernel_id"], event["state"], event["was"]))
+        return found
+
+    return asyncio.run(read()), sleep.seconds
+
+
+def test_what_changed_while_the_stream_was_lost_is_told_after_it() -> None:
+    opened = (ScriptedStream.of([told("a", "swapped_out")]), ScriptedStream.of([told("b", "ended")]))
+    lists = (kernels(a="on_gpu", b="on_gpu"), kernels(a="restoring", b="on_gpu", c="queued"))
+    events, _ = heard(opened, lists)
+    assert events == [
+        ("a", "swapped_out", None),
+        ("a", "restoring", "swapped_out"),
+        ("c", "queued", None),
+        ("b", "ended", None),
+    ]
+
+
+def test_a_state_that_the_list_told_is_not_told_again_by_the_stream() -> None:
+    opened = (ScriptedStream.of([]), ScriptedStream.of([told("a", "ended"), told("a", "ended", "memory_limit")]))
+    events, _ = heard(opened, (kernels(a="on_gpu"), kernels(a="ended")))
+    assert events == [("a", "ended", "on_gpu"), ("a", "ended", None)], "the second is of another kind"
+
+
+def test_kernels_of_before_the_first_look_are_no_news() -> None:
+    events, _ = heard(
+        (ScriptedStream.of([]), ScriptedStream.of([])), (kernels(a="on_gpu"), kernels(a="on_gpu", b="ended"))
+    )
+    assert events == []
+
+
+def test_attempts_become_rarer_until_the_patience_is_over() -> None:
+    _, waits = heard((), (), patience_seconds=8.0)
+    assert waits == [1.0, 2.0, 4.0]
+
+
+def test_a_server_that_closes_each_stream_at_once_is_asked_ever_less_often() -> None:
+    opened = tuple(ScriptedStream.of([], 1013) for _ in range(4))
+    _, waits = heard(opened, (kernels(),) * 4, patience_seconds=3.0)
+    assert waits == [1.0, 2.0, 4.0, 4.0], "and its answers begin the patience anew"
+
+
+@pytest.mark.parametrize(
+    ("opened", "want", "words"),
+    [
+        (api_error(403, "Forbidden"), NotAllowedError, "Forbidden"),
+        (ScriptedStream.of([], 1008, "log in again"), NotAllowedError, "log in again"),
+        (ScriptedStream.of(["{}"]), AnswerError, "has no field kernel_id"),
+        (ScriptedStream.of(["<html>"]), AnswerError, "no JSON"),
+    ],
+    ids=["refused", "closed for good", "no event", "no JSON"],
+)
+def test_what_waiting_does_not_mend_ends_the_iterator(opened: Opened, want: type[Exception], words: str) -> None:
+    with pytest.raises(want, match=words):
+        heard((opened,), (kernels(),))
+
+
+def test_leaving_the_iterator_closes_the_stream() -> None:
+    stream = ScriptedStream.of([told("a", "ended")] * 2)
+    exchange = Exchange(ScriptedTransport.of(kernels()), Retries(), NotedSleep())
+
+    async def read_one() -> None:
+        events = follow(exchange, streams(stream), None)
+        await events.__anext__()
+        assert not stream.is_closed
+        await events.aclose()
+
+    asyncio.run(read_one())
+    assert stream.is_closed
+
+
+def test_an_event_of_a_report_has_what_the_report_has() -> None:
+    queued = {"reason": "no room", "seconds": 1.0, "ahead": 0, "expected_seconds": None}
+    resize = {"state": "queued", "gpus": 0.5, "requested_memory_bytes": None, "priority": "low", "reason": "no room"}
+    report: Any = a_kernel(
+        "a",
+        "restoring",
+        residency={"swapped_bytes": 7, "queued": queued},
+        resize={**resize, "position": 2, "queue_length": 3},
+        devices=[{"compute": None}, {"compute": {"paused": True}}],
+    )
+    event = event_of(report, "swapped_out")
+    assert (event["swapped_bytes"], event["paused"], event["queued"]) == (7, True, queued)
+    assert (event["resize"], event["was"]) == ({**resize, "position": 2}, "swapped_out")
