@@ -6,7 +6,7 @@ stay where they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -122,34 +122,39 @@ class ServerMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Called by the registry for each exposition."""
         snapshot = self._snapshot()
-        report = status_report(snapshot, _EVERYTHING, ended=0)
-        yield from _device_metrics(report)
-        yield from _kernel_metrics(report)
-        yield from node_metrics(report)
-        yield from compute_metrics(report, _KERNEL, _DEVICE, _labels)
-        yield from residency_metrics(report, _KERNEL[:-1], _labels)
-        agent_up = GaugeMetricFamily("aliquot_agent_up", "1 while the node agent answers.")
-        agent_up.add_metric([], float(report["node"]["agent"] == "ok"))
-        queue = GaugeMetricFamily("aliquot_queue_length", "Kernels that wait for room.")
-        queue.add_metric([], float(report["queue"]["length"]))
-        yield agent_up
-        yield queue
-        for outcome, text in _OUTCOMES.items():
-            counter = CounterMetricFamily(f"aliquot_admission_{outcome}", text)
-            counter.add_metric([], float(snapshot.counts.get(outcome, 0)))
-            yield counter
-        endings = CounterMetricFamily(
-            "aliquot_kernel_terminations", "Kernels that ended, by reason.", labels=["reason"]
-        )
-        for code, number in snapshot.endings.items():
-            endings.add_metric([code], float(number))
-        yield endings
-        refusals = CounterMetricFamily(
-            "aliquot_limit_refusals", "What c.Limits refused, or held back, by its knob.", labels=["limit"]
-        )
-        for limit, number in snapshot.refusals.items():
-            refusals.add_metric([limit], float(number))
-        yield refusals
+        yield from metrics_of(status_report(snapshot, _EVERYTHING, ended=0), snapshot)
+
+
+def metrics_of(report: Status, snapshot: StatusSnapshot) -> Iterator[Metric]:
+    """Yield all metrics of a report. tools/reference lists them from an empty one."""
+    yield from _device_metrics(report)
+    yield from _kernel_metrics(report)
+    yield from node_metrics(report)
+    yield from compute_metrics(report, _KERNEL, _DEVICE, _labels)
+    yield from residency_metrics(report, _KERNEL[:-1], _labels)
+    agent_up = GaugeMetricFamily("aliquot_agent_up", "1 while the node agent answers.")
+    agent_up.add_metric([], float(report["node"]["agent"] == "ok"))
+    queue = GaugeMetricFamily("aliquot_queue_length", "Kernels that wait for room.")
+    queue.add_metric([], float(report["queue"]["length"]))
+    yield agent_up
+    yield queue
+    for outcome, text in _OUTCOMES.items():
+        counter = CounterMetricFamily(f"aliquot_admission_{outcome}", text)
+        counter.add_metric([], float(snapshot.counts.get(outcome, 0)))
+        yield counter
+    yield from _counted_words(
+        "aliquot_kernel_terminations", "Kernels that ended, by reason.", "reason", snapshot.endings
+    )
+    yield from _counted_words(
+        "aliquot_limit_refusals", "Requests that c.Limits refused or delayed, by setting.", "limit", snapshot.refusals
+    )
+
+
+def _counted_words(metric: str, text: str, label: str, counts: Mapping[str, int]) -> Iterator[Metric]:
+    family = CounterMetricFamily(metric, text, labels=[label])
+    for word, number in counts.items():
+        family.add_metric([word], float(number))
+    yield family
 
 
 def _device_metrics(report: Status) -> Iterator[Metric]:

@@ -1,0 +1,38 @@
+"""Write the pages of the reference that are made from code and data: ``.venv/bin/python tools/reference_pages.py``.
+
+A test compares each page with its source (tests/house/test_reference_pages.py).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tools"))
+
+from reference.error_page import error_page  # noqa: E402
+from reference.event_page import event_page  # noqa: E402
+from reference.figures_page import figures_page  # noqa: E402
+from reference.header_page import header_page  # noqa: E402
+from reference.metrics_page import metrics_page  # noqa: E402
+
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/reference/metrics.md": metrics_page,
+    "docs/reference/events.md": event_page,
+    "docs/reference/protocol-header.md": header_page,
+    "docs/reference/errors.md": error_page,
+    "docs/results/figures.md": figures_page,
+}
+
+
+def main() -> int:
+    for name, page in PAGES.items():
+        (ROOT / name).write_text(page())
+        print(name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
