@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,6 +15,8 @@ from jupyter_server.gateway.gateway_client import GatewayClient
 from jupyter_server.serverapp import ServerApp
 from traitlets import TraitError
 
+from jupyter_aliquot.gateway.accounting.config import Accounting
+from jupyter_aliquot.gateway.accounting.recorder import AccountingSources, UsageAccounting
 from jupyter_aliquot.gateway.api.base import HolderSources, QuotaSources
 from jupyter_aliquot.gateway.api.jupyter import replacements
 from jupyter_aliquot.gateway.api.routes import HANDLERS, SETTING, Sources
@@ -75,6 +77,7 @@ from jupyter_aliquot.gateway.serverapp.config_warnings import (
 )
 from jupyter_aliquot.gateway.sizes.grammar import largest_here
 from jupyter_aliquot.gateway.state.gateway_memory import GatewayMemory, claim_memory
+from jupyter_aliquot.gateway.state.state_dir import boot_id
 from jupyter_aliquot.gateway.status.prometheus import ServerMetrics
 from jupyter_aliquot.gateway.teams.quota_file import QuotaFile, open_quota_file
 from jupyter_aliquot.gateway.terminations.store import Endings
@@ -82,7 +85,7 @@ from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_d
 from jupyter_aliquot.provisioner.errors import LimitError
 from jupyter_aliquot.provisioner.grants.agent_calls import greet
 from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
-from jupyter_aliquot.provisioner.resources import GpuShare
+from jupyter_aliquot.provisioner.resources import GpuShare, Request
 
 from .config import Aliquot
 from .local_mode import LocalParts, OwnKernels, make_parts
@@ -107,6 +110,7 @@ class AliquotExtension(ExtensionApp):
     name = "aliquot"
     load_other_extensions = True
     classes = [
+        Accounting,
         Aliquot,
         AliquotIdentityProvider,
         Culling,
@@ -125,6 +129,7 @@ class AliquotExtension(ExtensionApp):
     _own: OwnKernels | None = None
     _events: KernelEvents | None = None
     _history: UsageHistory | None = None
+    _accounting: UsageAccounting | None = None
     # In gateway mode.
     _gateway: GatewayKernels | None = None
 
@@ -243,7 +248,12 @@ class AliquotExtension(ExtensionApp):
             memory=self._memory,
             runtime=runtime,
             link=link,
-            admission=Admission(link, clock, admission_settings(find_user, settings, limits, quota_file), self.log),
+            admission=Admission(
+                link,
+                clock,
+                replace(admission_settings(find_user, settings, limits, quota_file), check_budget=self._check_budget),
+                self.log,
+            ),
             watch=watch,
             nodes=remote_nodes(settings, None if folder is None else folder.path, clock, watch, self.log),
             folders=shared_folders(server, settings, None if folder is None else folder.path, self.log),
@@ -276,18 +286,32 @@ class AliquotExtension(ExtensionApp):
         kept = History(parent=services.server).settings(self._memory.folder, settings)
         history = self._history = UsageHistory(kept, clock, self.log)
         services.watch.listen(history.record)
+        accounting = self._accounting = self._made_accounting(services)
         manager, policy = None if self._own is None else self._own.manager, settings.class_policy()
         changes = KernelChanges(services.admission, services.link, manager, policy, services.watch, clock)
-        rules = DryRunRules(settings.gpu_caps(), settings.largest(), policy, settings.residency_of)
+        rules = DryRunRules(settings.gpu_caps(), settings.largest(), policy, settings.residency_of, accounting.check)
         outlooks = DryRunService(
             services.admission.snapshot, services.link, lambda: services.watch.view().status, rules, clock
         )
         tokens = TokenFile(Path(settings.agent_token_file)) if settings.agent_token_file else NoTokens()
-        told = replace(told, nodes=services.nodes, agent_tokens=tokens)
+        told = replace(told, nodes=services.nodes, agent_tokens=tokens, accounting=accounting)
         quotas = QuotaSources(services.quota_file, self._snapshots.admission)
         holders = HolderSources(KernelProcesses(partial(_first_processes, services.server), clock), clock)
         told = replace(told, holders=holders)
         return replace(told, changes=changes, outlooks=outlooks, events=events, history=history, quotas=quotas)
+
+    def _made_accounting(self, services: Services) -> UsageAccounting:
+        kept = Accounting(parent=services.server)
+        sources = AccountingSources(services.admission.snapshot, lambda: services.quota_file.quotas, boot_id())
+        settings = kept.settings(self._memory.folder) if kept.enabled else None
+        accounting = UsageAccounting(settings, sources, services.clock, self.log)
+        services.watch.listen(accounting.record)
+        return accounting
+
+    def _check_budget(self, owner: str, teams: Iterable[str], request: Request) -> None:
+        """Called by admission, which is made before the accounting. Raises LimitError."""
+        if self._accounting is not None:
+            self._accounting.check(owner, teams, request)
 
     def _largest_here(self) -> GpuShare:
         return largest_here(self._services.settings.largest(), self._services.watch.count_devices())
@@ -352,6 +376,8 @@ class AliquotExtension(ExtensionApp):
         await within_patience("node_watch", services.watch.stop(), self.log)
         if self._history is not None:
             await within_patience("history", self._history.stop(), self.log)
+        if self._accounting is not None:
+            await within_patience("accounting", self._accounting.stop(), self.log)
         await within_patience("agent_link", services.link.stop(), self.log)
         self._memory.close()
 

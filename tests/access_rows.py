@@ -92,6 +92,7 @@ TABLE = (
     Row("GET", "aliquot/api/v1/dry-runs?size=gpu-0.25&kernel={k}", own(409, 409)),
     Row("GET", "aliquot/api/v1/kernels", ALL),
     Row("GET", "aliquot/api/v1/history", ALL),
+    Row("GET", "aliquot/api/v1/usage", ALL),
     Row("WEBSOCKET", "aliquot/api/v1/events", (403, 101, 101, 101, 101, 101, 101)),
     Row("GET", "aliquot/api/v1/quota", ALL),
     Row("POST", "aliquot/api/v1/quota/reload", (403, 403, 403, 403, 403, 403, 409), {}),

@@ -9,6 +9,7 @@ from typing import Any
 from jupyter_server.base.handlers import APIHandler
 from tornado.web import HTTPError
 
+from jupyter_aliquot.gateway.accounting.recorder import UsageAccounting
 from jupyter_aliquot.gateway.auth.identity import user_of
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import Clock
@@ -70,6 +71,8 @@ class Sources:
     events: KernelEvents | None = None
     # None on a server in gateway mode, too.
     history: UsageHistory | None = None
+    # None on a server in gateway mode, too.
+    accounting: UsageAccounting | None = None
     # None on a server in gateway mode, too.
     nodes: RemoteNodes | None = None
     agent_tokens: TokenChecker = field(default_factory=NoTokens)

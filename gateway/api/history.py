@@ -14,8 +14,8 @@ from jupyter_aliquot.gateway.history.query import Question
 from jupyter_aliquot.provisioner.errors import StateError
 
 from .base import AliquotHandler
+from .formats import refusal, wants_csv
 
-_FORMATS = ("json", "csv")
 _MOST_IDS = 100
 
 
@@ -25,7 +25,7 @@ class HistoryHandler(AliquotHandler):
     @authenticated
     @authorized
     async def get(self) -> None:
-        question, is_csv = self.question(), self.wants_csv()
+        question, is_csv = self.question(), wants_csv(self)
         history = self.sources.history
         if history is None:
             raise HTTPError(503, "This server keeps no history, for its kernels are a gateway's: ask that one")
@@ -46,7 +46,7 @@ class HistoryHandler(AliquotHandler):
         """Return the request as a question to the history. Raises HTTPError 400."""
         name = self.get_query_argument("range", "hour")
         if name not in RANGES:
-            raise HTTPError(400, _refusal("range", name, tuple(RANGES)))
+            raise HTTPError(400, refusal("range", name, tuple(RANGES)))
         kernels, devices = self.get_query_arguments("kernel"), self.get_query_arguments("device")
         if (named := len(kernels) + len(devices)) > _MOST_IDS:
             raise HTTPError(
@@ -55,23 +55,8 @@ class HistoryHandler(AliquotHandler):
         requester = self.requester
         return Question(RANGES[name], requester.name, requester.is_admin, tuple(kernels), tuple(devices))
 
-    def wants_csv(self) -> bool:
-        """Return whether the client requests CSV, by `format`, else by the header Accept.
-
-        Raises HTTPError 400.
-        """
-        name = self.get_query_argument("format", "")
-        if name and name not in _FORMATS:
-            raise HTTPError(400, _refusal("format", name, _FORMATS))
-        accepted = self.request.headers.get("Accept", "").partition(",")[0].partition(";")[0].strip()
-        return name == "csv" or (not name and accepted == "text/csv")
-
     def send(self, text: str, is_csv: bool, name: str) -> None:
         self.set_header("Cache-Control", "no-store")
         if is_csv:
             self.set_header("Content-Disposition", f'attachment; filename="aliquot-history-{name}.csv"')
         self.finish(text, set_content_type="text/csv; charset=utf-8" if is_csv else "application/json")
-
-
-def _refusal(what: str, asked: str, wanted: tuple[str, ...]) -> str:
-    return f"Requested the {what} {asked[:40]!r}, which does not exist. Use one of {', '.join(wanted)}"

@@ -31,6 +31,7 @@ from .jupyter import read_body
 from .kernels import KERNEL_HANDLERS
 from .quota import QUOTA_HANDLERS
 from .shares import SHARE_HANDLERS
+from .usage import UsageHandler
 
 __all__ = ["HANDLERS", "SETTING", "AliquotHandler", "Sources"]
 
@@ -160,6 +161,7 @@ HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"/aliquot/api/v1/nodes", NodesHandler),
     (r"/aliquot/api/v1/agents", AgentsHandler),
     (r"/aliquot/api/v1/history", HistoryHandler),
+    (r"/aliquot/api/v1/usage", UsageHandler),
     (r"/aliquot/api/v1/folders", FoldersHandler),
     (r"/aliquot/api/v1/folders/(?P<name>[^/]+)", FolderHandler),
     *QUOTA_HANDLERS,

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 
 from jupyter_aliquot.gateway.reports import to_json
+from jupyter_aliquot.gateway.reports.cells import safe_cell
 from jupyter_aliquot.gateway.reports.history import Column, HistoryDevice, HistoryFigure, HistoryHead, HistoryKernel
 from jupyter_aliquot.provisioner.resources import WorkloadClass
 
@@ -23,8 +24,6 @@ _NAMES = {
     "memory_limit_bytes": "requested_memory_bytes",
     "workload_class": "priority",
 }
-# The beginnings that a spreadsheet takes for a formula. Users choose labels and ids.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _FACTS = ("kind", "id", "owner", "label", "kernelspec", "gpus", "memory_limit_bytes", "workload_class", "device_index")
 
 Labels = Mapping[tuple[str, str], str]
@@ -67,7 +66,7 @@ def csv_report(answer: Answer, labels: Labels) -> str:
         facts = [label if name == "label" else _fact(subject, name) for name in _FACTS]
         for at, row in sorted(series.steps.items()):
             cells = [_iso(at), answer.range.step_seconds, *facts, *map(_rounded, row)]
-            table.writerow([_cell(cell) for cell in cells])
+            table.writerow([safe_cell(cell) for cell in cells])
     return text.getvalue()
 
 
@@ -141,15 +140,6 @@ def _rounded(value: float | None) -> float | None:
     if value is None:
         return None
     return round(value) if value == round(value) or abs(value) >= 10_000 else round(value, 4)
-
-
-def _cell(value: object) -> object:
-    """Return the cell's content. Text that would begin a formula gets a quote before it."""
-    if value is None:
-        return ""
-    if isinstance(value, str) and value.lstrip(" \u00a0").startswith(_FORMULA):
-        return f"'{value}"
-    return value
 
 
 def _iso(seconds: int) -> str:

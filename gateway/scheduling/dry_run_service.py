@@ -21,7 +21,7 @@ from .dry_run import Candidate, DryRun, QueueState, dry_run
 from .ledger import Node
 from .quotas import GpuCaps
 from .resize import ResizeRequest, no_gpu, quotas_of
-from .snapshot import AdmissionSnapshot
+from .snapshot import AdmissionSnapshot, BudgetCheck, allow_all_budgets
 
 
 class NodeAgent(Protocol):
@@ -43,6 +43,7 @@ class DryRunRules:
     largest: GpuShare
     policy: ClassPolicy
     residency_of: Callable[[Request], str]
+    check_budget: BudgetCheck = allow_all_budgets
 
 
 class DryRunService:
@@ -75,6 +76,7 @@ class DryRunService:
         for request in requests:
             asked = replace(request, residency=self._rules.residency_of(request))
             refusal = self._class_refusal(requester, asked, None)
+            refusal = refusal or self._budget_refusal(requester.name, requester.teams, asked)
             candidate = Candidate(requester.name, asked, refusal=refusal, teams=requester.teams, replaces=replaces)
             found.append(dry_run(state, candidate, now))
         return found
@@ -91,6 +93,8 @@ class DryRunService:
         for resize in resizes:
             request = resize.applied_to(before.request)
             refusal = self._class_refusal(requester, request, before.request.workload_class)
+            if request.gpus > before.request.gpus:
+                refusal = refusal or self._budget_refusal(before.owner, teams, request)
             candidate = Candidate(before.owner, request, before, refusal, holding is not None, teams)
             found.append(dry_run(state, candidate, now))
         return found
@@ -110,6 +114,13 @@ class DryRunService:
     def _class_refusal(self, requester: User, request: Request, before: WorkloadClass | None) -> AliquotError | None:
         try:
             self._rules.policy.check(requester, request, before)
+        except AliquotError as error:
+            return error
+        return None
+
+    def _budget_refusal(self, owner: str, teams: frozenset[str], request: Request) -> AliquotError | None:
+        try:
+            self._rules.check_budget(owner, teams, request)
         except AliquotError as error:
             return error
         return None

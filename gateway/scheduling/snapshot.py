@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
@@ -49,6 +49,14 @@ def allow_all_classes(owner: str, request: Request, kernelspec: str) -> None:
     """Allow every class to every user: there is no policy."""
 
 
+# Raises LimitError if a budget of this owner, or of the owner's teams, has nothing left for the request.
+BudgetCheck = Callable[[str, Iterable[str], Request], None]
+
+
+def allow_all_budgets(owner: str, teams: Iterable[str], request: Request) -> None:
+    """Allow every request: there are no budgets."""
+
+
 # Raises LimitError if no more kernels of this owner may wait.
 QueueCheck = Callable[[KernelRef, Sequence[Pending]], None]
 
@@ -69,6 +77,7 @@ class AdmissionSettings:
     quotas: Callable[[], Quotas | None] = lambda: None
     check_class: ClassCheck = allow_all_classes
     check_queue: QueueCheck = allow_any_queue
+    check_budget: BudgetCheck = allow_all_budgets
     queue_timeout_seconds: float | None = None
     agent_loss_seconds: float = 30.0
     # The agent reports when capacity returns. This bounds the harm of a report that was missed.

@@ -7,16 +7,18 @@ from types import MappingProxyType
 
 from jupyter_aliquot.provisioner.errors import RequestError
 
+from .budgets import NO_BUDGETS, read_budgets
 from .values import ANY_MODEL, BORROWERS, ENDED, NOTHING, QUEUE_ORDERS, Amounts, Quotas, Team
 from .yaml_nodes import Problem, Problems, Value, read_yaml
 
 # The orders that admission has. The others need a kernel's end, and are the simulator's.
 ORDERS_IN_FORCE = ("fifo", "drf")
 
-_FILE = ("organization", "queue", "defaults", "teams")
+_FILE = ("organization", "queue", "defaults", "teams", "budgets")
 _QUEUE = ("order", "backfill")
 _POLICY = ("overQuotaWeight", "reclaimMinRuntime", "mayBeEnded", "borrowingPriority")
-TEAM_KEYS = ("parent", "users", "groups", "nominalQuota", "borrowingLimit", "lendingLimit", *_POLICY)
+_MEMBERS = ("parent", "users", "groups", "formerNames")
+TEAM_KEYS = (*_MEMBERS, "nominalQuota", "borrowingLimit", "lendingLimit", *_POLICY)
 
 
 class QuotaFileError(RequestError):
@@ -62,7 +64,8 @@ def _read(document: Value) -> Quotas:
     for name, line, value in top["teams"].entries() if "teams" in top else ():
         teams[name] = _team(default, name, line, value)
     is_backfilling = True if backfill is None else backfill
-    return Quotas(organization or "", MappingProxyType(teams), order or "fifo", is_backfilling)
+    budgets = read_budgets(top["budgets"], teams) if "budgets" in top else NO_BUDGETS
+    return Quotas(organization or "", MappingProxyType(teams), order or "fifo", is_backfilling, budgets)
 
 
 def _team(default: Team, name: str, line: int, value: Value) -> Team:
@@ -81,6 +84,7 @@ def _team(default: Team, name: str, line: int, value: Value) -> Team:
         reclaim_seconds=policy.reclaim_seconds,
         may_be_ended=policy.may_be_ended,
         borrowers=policy.borrowers,
+        former_names=found["formerNames"].texts() if "formerNames" in found else (),
     )
 
 
@@ -114,6 +118,7 @@ def _check(quotas: Quotas, problems: Problems) -> None:
     _check_parents(quotas, problems)
     _check_members(quotas, problems)
     _check_models(quotas, problems)
+    _check_former_names(quotas, problems)
 
 
 def _check_parents(quotas: Quotas, problems: Problems) -> None:
@@ -147,6 +152,25 @@ def _check_members(quotas: Quotas, problems: Problems) -> None:
                         "Name each in one team",
                     )
                 seen.setdefault(name, team)
+
+
+def _check_former_names(quotas: Quotas, problems: Problems) -> None:
+    """Refuse a former name that is a team's name now, or that two teams had."""
+    seen: dict[str, Team] = {}
+    for team in quotas.teams.values():
+        for name in team.former_names:
+            if name in quotas.teams:
+                problems.add(
+                    team.line, f"teams.{team.name}.formerNames has {name!r}, which is a team now. Remove it there"
+                )
+            elif name in seen:
+                other = seen[name]
+                problems.add(
+                    team.line,
+                    f"teams.{team.name}.formerNames has {name!r}, as teams.{other.name} in line {other.line} has. "
+                    "Name it in one team",
+                )
+            seen.setdefault(name, team)
 
 
 def _check_models(quotas: Quotas, problems: Problems) -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
+from .budgets import NO_BUDGETS, Budgets
+
 # The only model of a file whose quotas name none: all GPUs count alike.
 ANY_MODEL = ""
 # Devices that no quota of the file names.
@@ -43,6 +45,7 @@ class Team:
         reclaim_seconds: How long a kernel that borrows runs at least before it is evicted.
         may_be_ended: Which of its borrowing kernels may be ended where they cannot be swapped out.
         borrowers: The priority of kernels that may borrow: any, or low alone.
+        former_names: Names that it had, whose GPU time the accounting counts for it.
     """
 
     name: str
@@ -57,16 +60,23 @@ class Team:
     reclaim_seconds: float = 0.0
     may_be_ended: str = "never"
     borrowers: str = "any"
+    former_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Quotas:
-    """The whole file: the organization, its teams in the file's order, and the queue."""
+    """The whole file: the organization, its teams in the file's order, the queue and the budgets."""
 
     organization: str = ""
     teams: Mapping[str, Team] = field(default_factory=lambda: MappingProxyType({}))
     order: str = "fifo"
     is_backfilling: bool = True
+    budgets: Budgets = NO_BUDGETS
+
+    @cached_property
+    def present_names(self) -> Mapping[str, str]:
+        """The present name of each former name of a team."""
+        return {former: team.name for team in self.teams.values() for former in team.former_names}
 
     @cached_property
     def models(self) -> tuple[str, ...]:

@@ -179,7 +179,7 @@ class Agent:
             self._overcommit,
             self._evictions,
         )
-        return StatusMaker(self._node, subjects, lambda: self._control.connections)
+        return StatusMaker(self._node, subjects, lambda: self._control.connections, began=time.time())
 
     async def serve(self) -> None:
         """Run until a signal, ``shutdown``, or the idle time.

@@ -283,6 +283,8 @@ class NodeStatus:
     leaving: tuple[LeavingKernel, ...] | None = None
     # Released kernels of which a process keeps memory; an earlier agent tells none.
     ending_kernels: tuple[str, ...] = ()
+    # When this run of the agent began, in seconds since the epoch: its counters of own time count from then.
+    began: float = 0.0
     driver_problem: str = ""  # why the agent's last look at its devices failed; they count as lost then
 
 

@@ -109,7 +109,8 @@ class _Seen:
 class StatusMaker:
     """Makes the answer to ``status``.
 
-    ``connections`` returns the number of open control connections.
+    ``connections`` returns the number of open control connections. ``began`` is when this run
+    of the agent began, in seconds since the epoch.
 
     A status of many kernels is made in slices, between which the loop runs due work; one status at
     a time. The list of kernels, their reservations and the devices are those of its last moment.
@@ -121,11 +122,13 @@ class StatusMaker:
         subjects: Subjects,
         connections: Callable[[], int],
         make_slices: Callable[[], Slices] = Slices,
+        began: float = 0.0,
     ) -> None:
         self._node = node
         self._of = subjects
         self._connections = connections
         self._make_slices = make_slices
+        self._began = began
         self._changes = StatusChanges()
         self._one_at_a_time = asyncio.Lock()
 
@@ -206,4 +209,5 @@ class StatusMaker:
             "foreign_processes": [describe_finding(finding) for finding in of.auditor.findings.foreign],
             "ending_kernels": sorted(of.reservations.ending),
             "connections": self._connections(),
+            "began": self._began,
         }

@@ -9,6 +9,7 @@ import pytest
 from traitlets import TraitError
 from traitlets.config import Application, Config
 
+from jupyter_aliquot.gateway.accounting.config import Accounting
 from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.config import Aliquot, configuration_page
@@ -28,6 +29,7 @@ from jupyter_aliquot.provisioner.resources import GpuShare
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "configuration.md"
 CLASSES = (
+    Accounting,
     Aliquot,
     Culling,
     History,

@@ -1,0 +1,258 @@
+"""The book of the accounting: it takes looks, writes days' rows, and answers questions.
+
+It is the one writer of its file, in one thread; times are arguments. Nothing here stops a gateway:
+while the file cannot be written, the book counts on in memory, and says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from jupyter_aliquot.provisioner.errors import StateError
+
+from .amounts import Amounts, Subject
+from .database import UsageFile, files_set_aside
+from .days import Calendar, Span, days_before, period_of
+from .looks import Look
+from .meter import Entry, Meter, Moment, summed
+from .policy import ChargePolicy
+from .query import Answer, Question, answer as answer_question
+
+_RETRY_SECONDS = 60.0
+_PRUNE_SECONDS = 3600.0
+# So few days are removed at once, and none in the first hour or after the clock was set: by a wrong
+# clock all of them would be too old.
+_MOST_PRUNED = 7
+_DRIFT_MILLISECONDS = 2000
+
+T = TypeVar("T")
+Sums = Mapping[tuple[int, Subject], Amounts]
+
+
+@dataclass(frozen=True)
+class BookSettings:
+    """The settings of the book. ``path`` None: in memory."""
+
+    path: Path | None
+    calendar: Calendar
+    policy: ChargePolicy
+    keep_days: float
+    most_bytes: int
+    write_seconds: float
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What was charged in the present day, week, month and so on, by user and team. It is replaced whole.
+
+    ``day``: the present day. ``charges``: by period, then by user and team, in thousandths of an
+    amount's unit.
+    """
+
+    day: int = 0
+    charges: Mapping[str, Mapping[tuple[str, str], int]] = field(default_factory=dict)
+
+
+class Book:
+    """The rows of all days, and the meter that makes new ones. One thread at a time uses it.
+
+    Other threads may read ``problems``, ``spending`` and ``since_start``, which are replaced whole.
+    """
+
+    def __init__(self, settings: BookSettings, log: logging.Logger) -> None:
+        self._settings = settings
+        self._log = log
+        self._meter: Meter | None = None
+        self._file: UsageFile | None = None
+        self._pending: dict[tuple[int, Subject], Amounts] = {}
+        self._periods: dict[str, tuple[Span, dict[tuple[str, str], int]]] = {}
+        self._look: Look | None = None
+        self._is_written = True
+        self._write_at = self._try_again = -float("inf")
+        self._prune_at = float("inf")
+        self._problem = ""
+        self.problems: tuple[str, ...] = ()
+        self.spending = Spending()
+        self.since_start: Mapping[Subject, Amounts] = {}
+
+    def take(self, look: Look, periods: Iterable[str] = ()) -> None:
+        """Count up to this look, and write what was counted from time to time.
+
+        ``periods``: those for which ``spending`` is wanted.
+        """
+        now = look.monotonic / 1000
+        entries = self._counted(look, now)
+        for key, amounts in summed(entries).items():
+            self._pending[key] = self._pending.get(key, Amounts()) + amounts
+        self._count_since_start(entries)
+        if now >= self._write_at:
+            self.write(now)
+        self._spend(entries, look, periods, now)
+
+    def answer(self, question: Question, now: float) -> Answer:
+        """Return the answer to a question. Raises StateError."""
+        self.write(now)
+        found = self._with_file(lambda file: answer_question(question, file, self._pending), now)
+        if found is not None:
+            return found
+        if self._pending:
+            # All that is known is in memory.
+            return answer_question(question, None, self._pending)
+        raise StateError(f"The accounting cannot be read: {self._problem}")
+
+    def write(self, now: float) -> None:
+        """Write what was counted, with the marks up to which it counts. ``now``: monotonic seconds."""
+        meter = self._meter
+        if meter is None or self._is_written:
+            return
+        self._write_at = now + self._settings.write_seconds
+
+        def write(file: UsageFile) -> bool:
+            file.write(self._pending, meter.marks.values(), meter.last)
+            return True
+
+        if self._with_file(write, now, is_write=True):
+            self._pending, self._is_written = {}, True
+            if now >= self._prune_at:
+                self._prune_at = now + _PRUNE_SECONDS
+                self._with_file(self._prune, now, is_write=True)
+
+    def close(self, now: float) -> None:
+        """Write all of it, and close the file. Idempotent."""
+        self.write(now)
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _counted(self, look: Look, now: float) -> list[Entry]:
+        before, self._look = self._look, look
+        if before is None:
+            self._prune_at = now + _PRUNE_SECONDS
+        elif before.boot == look.boot:
+            drift = (look.wall - before.wall) - (look.monotonic - before.monotonic)
+            if abs(drift) > _DRIFT_MILLISECONDS:
+                self._log.info("accounting=clock_set by_seconds=%+.0f; no time is lost or counted twice", drift / 1000)
+                self._prune_at = now + _PRUNE_SECONDS
+        if self._meter is None:
+            self._meter = self._made_meter(now)
+        self._is_written = False
+        return self._meter.take(look)
+
+    def _made_meter(self, now: float) -> Meter:
+        """Return a meter that goes on where the last gateway stopped."""
+        calendar, policy = self._settings.calendar, self._settings.policy
+        found = self._with_file(lambda file: (file.last(), file.marks()), now)
+        last, marks = (Moment(), []) if found is None else found
+        return Meter(calendar, policy, last, marks)
+
+    def _count_since_start(self, entries: Iterable[Entry]) -> None:
+        found = dict(self.since_start)
+        for entry in entries:
+            found[entry.subject] = found.get(entry.subject, Amounts()) + entry.amounts
+        self.since_start = found
+
+    def _spend(self, entries: Iterable[Entry], look: Look, periods: Iterable[str], now: float) -> None:
+        day = self._settings.calendar.day_of(look.wall)
+        wanted = {period: period_of(day, period) for period in periods}
+        self._periods = {name: known for name, known in self._periods.items() if wanted.get(name) == known[0]}
+        for name, span in wanted.items():
+            if name in self._periods:
+                charges = self._periods[name][1]
+                for entry in entries:
+                    _add(charges, span, entry.day, entry.subject, entry.amounts.charged)
+            elif (read := self._with_file(partial(_charges, span), now)) is not None:
+                for (at, subject), amounts in self._pending.items():
+                    _add(read, span, at, subject, amounts.charged)
+                self._periods[name] = (span, read)
+        self.spending = Spending(day, {name: dict(charges) for name, (_, charges) in self._periods.items()})
+
+    def _prune(self, file: UsageFile) -> None:
+        assert self._look is not None  # something was counted
+        today = self._settings.calendar.day_of(self._look.wall)
+        old = file.prune(days_before(today, self._settings.keep_days), _MOST_PRUNED)
+        if old:
+            self._log.info("accounting=pruned days=%d they were older than c.Accounting.keep_days", old)
+        if large := file.shrink():
+            self._log.warning("accounting=shrunk days=%d the file was full; see c.Accounting.most_megabytes", large)
+
+    # ---- the file
+
+    def _with_file(self, act: Callable[[UsageFile], T], now: float, *, is_write: bool = False) -> T | None:
+        """Return the result of ``act`` on the file; None if the file cannot be used, which is told once."""
+        try:
+            if self._file is None and now < self._try_again:
+                return None
+            result = act(self._opened())
+        except sqlite3.OperationalError as error:
+            self._tell(str(error), now)
+            return None
+        except (sqlite3.Error, OSError) as error:
+            self._tell(str(error), now)
+            # A damaged file is set aside as it is opened again, with the next look.
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+                self._try_again = now
+            return None
+        if is_write and self._problem:
+            self._log.info("accounting=written again")
+            self._problem = ""
+            self._publish()
+        return result
+
+    def _opened(self) -> UsageFile:
+        path = self._settings.path
+        if self._file is not None and not self._file.is_ours:
+            self._log.error("accounting=gone path=%s the file was removed; a new one is begun", path)
+            self._file.close()
+            self._file = None
+        if self._file is None:
+            self._file = UsageFile(path, self._settings.most_bytes, self._log)
+            # Rows of a new file are not those that the sums were made of.
+            self._periods = {}
+            self._publish()
+        return self._file
+
+    def _tell(self, reason: str, now: float) -> None:
+        if self._file is None:
+            self._try_again = now + _RETRY_SECONDS
+        if reason != self._problem:
+            self._log.error(
+                "accounting=not_written path=%s reason=%s; it counts on in memory", self._settings.path, reason
+            )
+            self._problem = reason
+            self._publish()
+
+    def _publish(self) -> None:
+        path, found = self._settings.path, []
+        if self._problem:
+            found.append(
+                f"The accounting cannot write {path}: {self._problem}. It counts on in memory, and writes all of it "
+                "when it can. Make room, or set c.Accounting.path"
+            )
+        for aside in [] if path is None else files_set_aside(path):
+            found.append(
+                f"The accounting's file was damaged, or of another version, and lies at {aside}. A new one was begun. "
+                "Repair or remove the old one"
+            )
+        self.problems = tuple(found)
+
+
+def _charges(span: Span, file: UsageFile) -> dict[tuple[str, str], int]:
+    """Return what was charged in these days, by user and team."""
+    query = """SELECT user, team, SUM(charged) FROM use JOIN subject ON subject.number = use.subject
+        WHERE day >= ? AND day < ? GROUP BY user, team"""
+    rows = file.database.execute(query, (span.first, span.end))
+    return {(str(user), str(team)): int(charged) for user, team, charged in rows}
+
+
+def _add(charges: dict[tuple[str, str], int], span: Span, day: int, subject: Subject, charged: int) -> None:
+    if charged and span.first <= day < span.end:
+        key = (subject.user, subject.team)
+        charges[key] = charges.get(key, 0) + charged

@@ -1,0 +1,155 @@
+"""Budgets against what was charged: how much is left, and which requests are refused. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from jupyter_aliquot.gateway.reports.usage import Budget as BudgetReport
+from jupyter_aliquot.gateway.teams.budgets import REFUSE, Budget
+from jupyter_aliquot.gateway.teams.values import Quotas
+from jupyter_aliquot.provisioner.errors import LimitError
+from jupyter_aliquot.provisioner.resources import Request
+
+from .amounts import CHARGE_PER_UNIT, UNITS_PER_HOUR
+from .book import Spending
+from .days import Calendar, period_of
+from .looks import Teams
+from .policy import ChargePolicy
+
+USER, TEAM = "user", "team"
+_OK, _WARNING, _EXCEEDED = "ok", "warning", "exceeded"
+_THIS = {
+    "day": "today's",
+    "week": "this week's",
+    "month": "this month's",
+    "quarter": "this quarter's",
+    "year": "this year's",
+}
+
+
+@dataclass(frozen=True)
+class BudgetUse:
+    """One budget and what is used of it, in GPU-hours of charge."""
+
+    kind: str
+    name: str
+    budget: Budget
+    used: float
+
+    @property
+    def state(self) -> str:
+        if self.used >= self.budget.gpu_hours:
+            return _EXCEEDED
+        return _WARNING if self.used >= self.budget.warn_at * self.budget.gpu_hours else _OK
+
+    @property
+    def refuses(self) -> bool:
+        return self.state == _EXCEEDED and self.budget.at_limit == REFUSE
+
+
+class BudgetCheck:
+    """The budgets of a quota file on one day, with what is charged so far."""
+
+    def __init__(self, quotas: Quotas | None, spending: Spending, calendar: Calendar, policy: ChargePolicy) -> None:
+        self._quotas = quotas or Quotas()
+        self._spending = spending
+        self._calendar = calendar
+        self._policy = policy
+        self._teams = Teams(quotas)
+
+    def uses(self, user: str, groups: Iterable[str]) -> list[BudgetUse]:
+        """Return the budgets that a user's kernels count for: the user's own, the team's, and those above it."""
+        budgets, found = self._quotas.budgets, []
+        own = budgets.of_user(user)
+        if own is not None and user:
+            found.append(BudgetUse(USER, user, own, self._hours(own, _is_user(user))))
+        for team in self._above(self._teams.of(user, groups)):
+            budget = budgets.of_team(team)
+            if budget is not None:
+                found.append(BudgetUse(TEAM, team, budget, self._of_team(team, budget)))
+        return found
+
+    def all_uses(self, user: str) -> list[BudgetUse]:
+        """Return all budgets, as administrators see them; of each other user those who used something."""
+        budgets = self._quotas.budgets
+        charged = {key for charges in self._spending.charges.values() for key in charges}
+        users = {*(budgets.users), *(name for name, _ in charged), user} - {"*", ""}
+        teams = {*budgets.teams, *self._quotas.teams, *(self._present(team) for _, team in charged)} - {"*", ""}
+        found = []
+        for name in sorted(users):
+            if (own := budgets.of_user(name)) is not None:
+                found.append(BudgetUse(USER, name, own, self._hours(own, _is_user(name))))
+        for team in sorted(teams):
+            if (budget := budgets.of_team(team)) is not None:
+                found.append(BudgetUse(TEAM, team, budget, self._of_team(team, budget)))
+        return found
+
+    def check(self, user: str, groups: Iterable[str], request: Request) -> None:
+        """Refuse a request for more than a budget has. Raises LimitError.
+
+        A priority that is charged nothing needs no budget.
+        """
+        if not self._quotas.budgets.periods or not self._policy.priorities.get(request.workload_class.priority, 1.0):
+            return
+        for use in self.uses(user, groups):
+            if use.refuses:
+                raise LimitError(f"Requested {request.gpus} GPU, but {self.sentence(use)}")
+
+    def report(self, use: BudgetUse) -> BudgetReport:
+        """Return ``Budget`` of api/openapi.yaml."""
+        span, most = period_of(self._day, use.budget.period), use.budget.gpu_hours
+        return {
+            "kind": use.kind,
+            "name": use.name,
+            "period": use.budget.period,
+            "start": self._calendar.iso(span.first),
+            "renews_at": self._calendar.iso(span.end),
+            "gpu_hours": most,
+            "used_gpu_hours": round(use.used, 4),
+            "left_gpu_hours": round(max(0.0, most - use.used), 4),
+            "warn_at_gpu_hours": round(most * use.budget.warn_at, 4),
+            "state": use.state,
+            "at_limit": use.budget.at_limit,
+            "message": None if use.state == _OK else self._told(use),
+        }
+
+    def sentence(self, use: BudgetUse) -> str:
+        """Return which budget it is, what is used of it, and when it renews; without a capital."""
+        of = f"the team {use.name}" if use.kind == TEAM else use.name
+        renews = self._calendar.iso(period_of(self._day, use.budget.period).end)
+        return (
+            f"{of} has used {use.used:.2f} of the {use.budget.gpu_hours:g} GPU-hours of {_THIS[use.budget.period]} "
+            f"budget. It renews at {renews}. Wait until then, or ask an administrator for more"
+        )
+
+    def _told(self, use: BudgetUse) -> str:
+        sentence = self.sentence(use)
+        # A team's or a user's name stays as it is written.
+        return f"The {sentence.removeprefix('the ')}" if use.kind == TEAM else sentence
+
+    @property
+    def _day(self) -> int:
+        return self._spending.day
+
+    def _of_team(self, team: str, budget: Budget) -> float:
+        return self._hours(budget, lambda _, name: team in self._above(self._present(name)))
+
+    def _hours(self, budget: Budget, counts: Callable[[str, str], bool]) -> float:
+        charges: Mapping[tuple[str, str], int] = self._spending.charges.get(budget.period, {})
+        total = sum(charge for key, charge in charges.items() if counts(*key))
+        return total / (UNITS_PER_HOUR * CHARGE_PER_UNIT)
+
+    def _present(self, team: str) -> str:
+        return self._quotas.present_names.get(team, team)
+
+    def _above(self, team: str) -> Iterator[str]:
+        """Yield the team and those above it."""
+        if team in self._quotas.teams:
+            yield from (one.name for one in self._quotas.ancestors(team))
+        elif team:
+            yield team
+
+
+def _is_user(user: str) -> Callable[[str, str], bool]:
+    return lambda name, _: name == user

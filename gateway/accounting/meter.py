@@ -1,0 +1,171 @@
+"""The meter: from one look at the node to the next, how much of what each part used. Pure.
+
+It keeps a mark of each part: up to when, and up to which value of the agent's counters, its GPU
+time is counted. All that lies beyond a mark is counted once, however long ago the mark was made: a
+gateway that comes back goes on from the marks that it wrote. Durations are of the monotonic clock,
+which the gateways of one start of the machine share; the wall clock only names the days.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from .amounts import Amounts, Subject
+from .days import Calendar
+from .looks import NO_DEVICE, Look, Part, PartKey, Place
+from .policy import ChargePolicy
+
+# GPU time may be reported by so much later than it was used: the driver tells it about once a second.
+_LATE_MILLISECONDS = 2000
+# So long the mark of a part is kept that the agent does not list, in case that it lists it again.
+_GONE_MILLISECONDS = 600_000
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Up to where a part's GPU time is counted. ``part`` is as it was then; times in milliseconds."""
+
+    part: Part
+    at: int
+    agent: str
+    own: int | None
+    busy: int
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The last look whose kernels were seen. ``boot`` empty: none was."""
+
+    boot: str = ""
+    monotonic: int = 0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Amounts of one subject on one day."""
+
+    day: int
+    subject: Subject
+    amounts: Amounts
+
+
+class Meter:
+    """The marks of all parts that hold or want a GPU."""
+
+    def __init__(self, calendar: Calendar, policy: ChargePolicy, last: Moment, marks: Iterable[Mark] = ()) -> None:
+        self._calendar = calendar
+        self._policy = policy
+        self.last = last
+        self.marks: dict[PartKey, Mark] = {mark.part.key: mark for mark in marks}
+
+    def take(self, look: Look) -> list[Entry]:
+        """Count up to this look, and return what there is to count.
+
+        While the agent does not answer, its kernels keep their marks: when it is back, the time
+        between is counted. A part that is gone ended after the last look.
+        """
+        if look.boot != self.last.boot:
+            # No kernel outlives its machine, and monotonic time began anew.
+            self.marks, self.last = {}, Moment()
+        found: list[Entry] = []
+        marks = {key: mark for key, mark in self.marks.items() if _is_kept(mark, look)}
+        for part in (*(look.parts or ()), *look.waiting):
+            marks[part.key], entries = self._count(part, look)
+            found += entries
+        self.marks = marks
+        if look.parts is not None:
+            self.last = Moment(look.boot, look.monotonic)
+        return found
+
+    def _count(self, part: Part, look: Look) -> tuple[Mark, list[Entry]]:
+        before = self.marks.get(part.key)
+        if before is None or before.part.began != part.began:
+            before = self._first(part, look)
+        milliseconds = look.monotonic - before.at
+        if milliseconds <= 0:
+            return replace(before, part=part), []
+        used, mark = _used(before, part, look, milliseconds)
+        entries: list[Entry] = []
+        begin, left = look.wall - milliseconds, used
+        for place, hundredths, subject, length in _stretches(before.part, part, look.wall, milliseconds):
+            # The GPU time goes to the time on the GPU in proportion; the last stretch has the rest.
+            is_last = begin + length == look.wall
+            share = left if is_last else used * length // milliseconds
+            left -= share
+            entries += self._entries(subject, place, hundredths, begin, length, share)
+            begin += length
+        return mark, entries
+
+    def _entries(
+        self, subject: Subject, place: Place, hundredths: int, begin: int, length: int, used: int
+    ) -> Iterable[Entry]:
+        """Divide one stretch among the days in it."""
+        left, end = used, begin + length
+        for day, inside in self._calendar.parts(begin, end):
+            begin += inside
+            share = left if begin == end else used * inside // length
+            left -= share
+            amounts = replace(Amounts(used=100 * share), **{place.value: hundredths * inside})
+            yield Entry(day, subject, replace(amounts, charged=self._policy.charge(subject, amounts)))
+
+    def _first(self, part: Part, look: Look) -> Mark:
+        """Return the mark of a part that is seen for the first time.
+
+        It is counted from its beginning, but not from before the last look, which did not see it. Its
+        counters began with it. Without an earlier look, as with a new file, it is counted from now on.
+        """
+        if not self.last.boot:
+            return Mark(part, look.monotonic, look.agent, part.own, part.busy)
+        age = max(0, look.wall - part.began)
+        return Mark(part, look.monotonic - min(age, look.monotonic - self.last.monotonic), look.agent, None, 0)
+
+
+def _is_kept(mark: Mark, look: Look) -> bool:
+    """Return whether a mark stays while nothing is said of its part."""
+    if mark.part.key.device == NO_DEVICE:
+        return False
+    return look.parts is None or look.monotonic - mark.at < _GONE_MILLISECONDS
+
+
+def _used(before: Mark, part: Part, look: Look, milliseconds: int) -> tuple[int, Mark]:
+    """Return the GPU time used since the mark, and the next mark.
+
+    A kernel writes its own counters, so that no device counts more time than there was: the rest of
+    it waits for the next look.
+    """
+    most = milliseconds + _LATE_MILLISECONDS
+    if part.own is None:
+        used = min(most, max(0, part.busy - before.busy))
+        return used, Mark(part, look.monotonic, look.agent, None, part.busy)
+    counted = before.own or 0
+    # The counter of another agent, or one that was begun anew, has counted from zero.
+    if before.agent != look.agent or part.own < counted:
+        counted = 0
+    used = min(most, part.own - counted)
+    return used, Mark(part, look.monotonic, look.agent, counted + used, part.busy)
+
+
+def _stretches(before: Part, part: Part, wall: int, milliseconds: int) -> Iterable[tuple[Place, int, Subject, int]]:
+    """Divide the time since the mark: as the part was until it moved, and as it is since then.
+
+    A part that changed otherwise changed just now: the agent reports changes at once.
+    """
+    if part.place == before.place:
+        return [(before.place, before.hundredths, before.subject, milliseconds)]
+    now = 0 if part.since is None else min(milliseconds, max(0, wall - part.since))
+    stretches = [
+        (before.place, before.hundredths, before.subject, milliseconds - now),
+        (part.place, part.hundredths, part.subject, now),
+    ]
+    return [one for one in stretches if one[3]]
+
+
+def summed(entries: Iterable[Entry]) -> Mapping[tuple[int, Subject], Amounts]:
+    """Return the sums by day and subject."""
+    found: dict[tuple[int, Subject], Amounts] = {}
+    for entry in entries:
+        key = (entry.day, entry.subject)
+        known = found.get(key)
+        found[key] = entry.amounts if known is None else known + entry.amounts
+    return found

@@ -1,0 +1,153 @@
+"""The accounting as the event loop uses it: it hands looks to the book's thread, and asks it.
+
+It waits for no disk. A look that comes while many wait is left out, and no time with it: the next
+one counts from where the last one stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.node.view import NodeView
+from jupyter_aliquot.gateway.reports.usage import Budget
+from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
+from jupyter_aliquot.gateway.teams.values import Quotas
+from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
+from jupyter_aliquot.provisioner.errors import StateError
+from jupyter_aliquot.provisioner.resources import Request
+
+from .amounts import Amounts, Subject
+from .book import Book, BookSettings
+from .budgets import BudgetCheck, BudgetUse
+from .looks import Look, Teams, parts_of, waiting_of
+from .query import Answer, Question
+
+# Between two looks at the same kernels; a kernel that comes or goes is looked at once.
+_LOOK_SECONDS = 2.0
+_MOST_WAITING = 30
+_THREAD = "aliquot-accounting"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class AccountingSources:
+    """Where the accounting takes its facts from: the queue and ledger, the quota file, the machine's start."""
+
+    admission: Callable[[], AdmissionSnapshot]
+    quotas: Callable[[], Quotas | None]
+    boot: str
+
+
+class UsageAccounting:
+    """The accounting. ``settings`` None: it is switched off, counts nothing and refuses nothing."""
+
+    def __init__(
+        self, settings: BookSettings | None, sources: AccountingSources, clock: Clock, log: logging.Logger
+    ) -> None:
+        self.settings = settings
+        self._sources = sources
+        self._clock = clock
+        self._log = log
+        self._book = None if settings is None else Book(settings, log)
+        # No other thread touches the book's file.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=_THREAD)
+        self._waiting = 0
+        self._last = -float("inf")
+        self._kernels: frozenset[str] = frozenset()
+
+    def record(self, view: NodeView) -> None:
+        """Called by NodeWatch with each new view."""
+        now, status = self._clock.now(), view.status
+        kernels = frozenset(kernel.kernel_id for kernel in status.kernels) if status else self._kernels
+        is_early = now - self._last < _LOOK_SECONDS and kernels == self._kernels
+        if self._book is None or is_early or self._waiting >= _MOST_WAITING:
+            return
+        self._last, self._kernels = now, kernels
+        self._waiting += 1
+        future = self._hand_over(self._book, status)
+        future.add_done_callback(self._taken)
+
+    def _hand_over(self, book: Book, status: NodeStatus | None) -> asyncio.Future[None]:
+        wall, now = int(self._clock.wall() * 1000), int(self._clock.now() * 1000)
+        admission, quotas, boot = self._sources.admission(), self._sources.quotas(), self._sources.boot
+        periods = frozenset[str]() if quotas is None else quotas.budgets.periods
+
+        def take() -> None:
+            # A thousand kernels, perhaps: the loop does not wait for them.
+            teams = Teams(quotas)
+            parts = None if status is None else parts_of(status, admission, teams)
+            agent = "" if status is None else f"{status.began:.6f}"
+            book.take(Look(wall, now, boot, agent, parts, waiting_of(status, admission, teams)), periods)
+
+        return asyncio.get_running_loop().run_in_executor(self._thread, take)
+
+    async def ask(self, question: Question, render: Callable[[Answer], T]) -> T:
+        """Return the answer as ``render`` makes it. Raises StateError.
+
+        ``render`` runs in the thread, too.
+        """
+        book = self._book
+        if book is None:
+            raise StateError("this server counts no GPU time, for c.Accounting.enabled is off")
+        now = self._clock.now()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, lambda: render(book.answer(question, now)))
+
+    async def stop(self) -> None:
+        """Write all that was counted, and end the thread. Idempotent."""
+        if self._book is None:
+            return
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._book.close, self._clock.now())
+        except RuntimeError:
+            return
+        self._thread.shutdown(wait=False)
+
+    @property
+    def today(self) -> int:
+        """The present day of the accounting."""
+        return 0 if self.settings is None else self.settings.calendar.day_of(int(self._clock.wall() * 1000))
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Return what is wrong with the file, for administrators."""
+        return () if self._book is None else self._book.problems
+
+    @property
+    def since_start(self) -> Mapping[Subject, Amounts]:
+        """Return what this gateway counted since its start, for counters."""
+        return {} if self._book is None else self._book.since_start
+
+    # ---- budgets
+
+    def check(self, user: str, groups: Iterable[str], request: Request) -> None:
+        """Refuse a request for more than a budget has. Raises LimitError."""
+        if (budgets := self._budgets()) is not None:
+            budgets.check(user, groups, request)
+
+    def budgets_of(self, who: User, *, is_for_all: bool = False) -> list[Budget]:
+        """Return the budgets that count for this user; ``is_for_all``: those of all users and teams."""
+        budgets = self._budgets()
+        if budgets is None:
+            return []
+        uses: list[BudgetUse] = budgets.all_uses(who.name) if is_for_all else budgets.uses(who.name, who.teams)
+        return [budgets.report(use) for use in uses]
+
+    def _budgets(self) -> BudgetCheck | None:
+        quotas = self._sources.quotas()
+        if self._book is None or self.settings is None or quotas is None or not quotas.budgets.periods:
+            return None
+        return BudgetCheck(quotas, self._book.spending, self.settings.calendar, self.settings.policy)
+
+    def _taken(self, future: asyncio.Future[None]) -> None:
+        self._waiting -= 1
+        if not future.cancelled() and future.exception() is not None:
+            self._log.error("accounting=failed; it goes on", exc_info=future.exception())

@@ -1,0 +1,148 @@
+"""The accounting of a real server: its answers by user, their form, and its refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from traitlets.config import Config
+
+from .conftest import Ask
+from .fake_agent import FakeAgent, kernel
+from .test_contract import check
+
+USAGE = "/aliquot/api/v1/usage"
+LOOKS = 1500
+
+
+@pytest.fixture
+def jp_server_config(jp_server_config: Config, tmp_path: Path) -> Config:
+    jp_server_config.Accounting.path = str(tmp_path / "accounting.sqlite")
+    return jp_server_config
+
+
+@pytest.fixture
+def no_accounting(jp_server_config: Config) -> None:
+    """Switch the accounting off before the server is made."""
+    jp_server_config.Accounting.enabled = False
+
+
+async def told(ask: Ask, who: str, **params: Any) -> Any:
+    return check(await ask(who, "GET", "aliquot/api/v1/usage", params=params), USAGE)
+
+
+def working(kernel_id: str, owner: str, own: float, **other: Any) -> dict[str, Any]:
+    """Return a kernel that began now, with so many seconds of GPU time."""
+    made = kernel(kernel_id, owner, created=time.time(), **other)
+    compute = {"own_seconds": own, "throttled_seconds": 0.0, "pace": "open"}
+    made["devices"][0]["compute"] = compute
+    return made
+
+
+async def until_counted(ask: Ask, who: str, *users: str) -> Any:
+    """Return the report once these users' kernels were used."""
+    for _ in range(LOOKS):
+        found = await told(ask, who)
+        used = {row["user"] for row in found["rows"] if row["gpu_hours"]["working"] > 0}
+        if used >= set(users):
+            return found
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"never counted; last: {found}")
+
+
+async def begin(ask: Ask, an_agent: FakeAgent, *kernels: tuple[str, str, float]) -> None:
+    """Let the server see an empty node, and then these kernels."""
+    await an_agent.start()
+    await ask("ada", "GET", "aliquot/api/v1/status")
+    an_agent.kernels = [working(*one) for one in kernels]
+    an_agent.tell_status()
+
+
+async def test_users_get_their_own_and_administrators_all(ask: Ask, an_agent: FakeAgent) -> None:
+    await begin(ask, an_agent, ("k1", "alice", 0.5), ("k2", "bob", 1.5))
+    all_of_it = await until_counted(ask, "ada", "alice", "bob")
+    assert [row["user"] for row in all_of_it["rows"]] == ["alice", "bob"]
+    assert all_of_it["total"]["working"] == pytest.approx(2.0 / 3600, abs=1e-5)
+    for who in ("alice", "bob"):
+        mine = await told(ask, who)
+        assert [row["user"] for row in mine["rows"]] == [who]
+        assert mine["total"] == mine["rows"][0]["gpu_hours"]
+    refused = await ask("alice", "GET", "aliquot/api/v1/usage", params={"user": "bob"})
+    assert (refused.status, "Only administrators" in refused.json["message"]) == (403, True)
+    assert (await ask("nobody", "GET", "aliquot/api/v1/usage")).status == 403
+
+
+async def test_rows_are_by_what_is_asked_for(ask: Ask, an_agent: FakeAgent) -> None:
+    await begin(ask, an_agent, ("k1", "alice", 0.5), ("k2", "bob", 1.5))
+    await until_counted(ask, "ada", "alice", "bob")
+    named = (await told(ask, "ada", by="size,model,priority"))["rows"]
+    assert [(row["size"], row["model"], row["priority"], row["user"]) for row in named] == [
+        ("0.25", "a device", "normal", None)
+    ]
+    days = (await told(ask, "ada", by="day", **{"from": "2020-01-01", "to": "2100-01-01"}))["rows"]
+    began = datetime.fromtimestamp(an_agent.kernels[0]["created"], timezone.utc).date().isoformat()
+    assert days[0]["day"] == began
+    assert (await told(ask, "ada", month="2020-02"))["rows"] == []
+    alone = await told(ask, "ada", by="user", user="bob")
+    assert [row["user"] for row in alone["rows"]] == ["bob"]
+
+
+async def test_csv_has_the_rows_and_begins_no_formula(ask: Ask, an_agent: FakeAgent) -> None:
+    await begin(ask, an_agent, ("k1", "=alice", 0.5))
+    await until_counted(ask, "ada", "=alice")
+    for more in ({"params": {"format": "csv"}}, {"headers": {"Accept": "text/csv"}}):
+        answer = await ask("ada", "GET", "aliquot/api/v1/usage", **more)
+        assert (answer.status, answer.media_type) == (200, "text/csv")
+        assert "attachment" in answer.headers["Content-Disposition"]
+        [row] = csv.DictReader(io.StringIO(answer.body.decode()))
+        assert row["user"] == "'=alice"
+        assert float(row["working_gpu_hours"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("params", "want"),
+    [
+        ({"month": "2026-13"}, "the month '2026-13', which does not exist"),
+        ({"month": "november"}, "such as 2026-11"),
+        ({"month": "0000-01"}, "does not exist"),
+        ({"month": "2026-11", "from": "2026-11-01"}, "together with from or to"),
+        ({"from": "2026-11-01"}, "Add to"),
+        ({"to": "2026-11-01"}, "Add from"),
+        ({"from": "2026-11-02", "to": "2026-11-01"}, "does not come after"),
+        ({"from": "2026-11-01", "to": "2026-11-01"}, "The end itself is not part"),
+        ({"from": "2026-02-30", "to": "2026-03-01"}, "from='2026-02-30', which is no date"),
+        ({"from": "2026-11-01", "to": "2026-11-01T10:00"}, "its time zone's offset"),
+        ({"by": "kernel"}, "by='kernel', which does not exist"),
+        ({"by": "user,"}, "Use one of user, team"),
+        ({"format": "xml"}, "Use one of json, csv"),
+        ({"moth": "2026-11"}, "Requested 'moth'"),
+    ],
+)
+async def test_what_cannot_be_asked_is_refused_with_what_can(ask: Ask, params: dict[str, str], want: str) -> None:
+    answer = await ask("alice", "GET", "aliquot/api/v1/usage", params=params)
+    assert answer.status == 400
+    assert want in json.loads(answer.body)["message"]
+
+
+async def test_moments_of_other_time_zones_are_whole_days_of_ours(ask: Ask) -> None:
+    params = {"from": "2026-11-01T00:30:00+01:00", "to": "2026-11-30T23:00:00-0100"}
+    found = await told(ask, "alice", **params)
+    assert (found["start"], found["end"], found["month"]) == ("2026-10-31T00:00:00Z", "2026-12-01T00:00:00Z", None)
+    exact = await told(ask, "alice", **{"from": "2026-11-01T00:00:00Z", "to": "2026-12-01"})
+    assert (exact["start"], exact["end"], exact["month"]) == ("2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z", "2026-11")
+
+
+async def test_an_accounting_that_is_switched_off_is_said_and_leaves_no_file(
+    no_accounting: None, ask: Ask, an_agent: FakeAgent, tmp_path: Path
+) -> None:
+    await an_agent.start()
+    answer = await ask("alice", "GET", "aliquot/api/v1/usage")
+    assert (answer.status, "c.Accounting.enabled" in answer.json["message"]) == (503, True)
+    assert not (tmp_path / "accounting.sqlite").exists()
