@@ -11,11 +11,12 @@ from jupyter_aliquot.gateway.reports.kernel import Kernel, Share
 from jupyter_aliquot.gateway.reports.outputs import RunningCells
 from jupyter_aliquot.gateway.reports.quota import Queue, Quota
 from jupyter_aliquot.gateway.reports.status import DryRun, Folder, RemoteNode, Sizes, Status
+from jupyter_aliquot.gateway.reports.usage import UsageReport
 
 from . import operations
 from .events import follow
 from .exchange import Exchange
-from .operations import UNCHANGED, Access, HistoryRange, Memory, Priority, ShareKind
+from .operations import UNCHANGED, Access, HistoryRange, Memory, Priority, ShareKind, UsageGroup
 from .retries import Retries
 from .server import Server
 from .transport import HttpTransport
@@ -172,6 +173,39 @@ class AsyncClient:
     ) -> str:
         """Return the same as CSV, one line for each step."""
         return await self._exchange.send(operations.history_csv(range, kernel, device))
+
+    async def usage(
+        self,
+        month: str | None = None,
+        begin: str | None = None,
+        end: str | None = None,
+        by: Iterable[UsageGroup] = ("user",),
+        user: Iterable[str] = (),
+        team: Iterable[str] = (),
+    ) -> UsageReport:
+        """Return GPU-hours, and the budgets that they count for.
+
+        Args:
+            month: Such as ``2026-11``; without it and the days, the present month.
+            begin: The first day, such as ``2026-11-01``, or a moment with an offset from UTC.
+            end: The day after the last one, or such a moment.
+            by: What rows are by.
+            user: Users; none for all that the requester may see.
+            team: Teams; none for all.
+        """
+        return await self._exchange.send(operations.usage(month, begin, end, by, user, team))
+
+    async def usage_csv(
+        self,
+        month: str | None = None,
+        begin: str | None = None,
+        end: str | None = None,
+        by: Iterable[UsageGroup] = ("user",),
+        user: Iterable[str] = (),
+        team: Iterable[str] = (),
+    ) -> str:
+        """Return the same as CSV, one line for each row."""
+        return await self._exchange.send(operations.usage_csv(month, begin, end, by, user, team))
 
     async def folders(self) -> list[Folder]:
         """Return the folders that the requester's kernels in containers get."""

@@ -18,6 +18,7 @@ from jupyter_aliquot.gateway.reports.kernel import Kernel, Share
 from jupyter_aliquot.gateway.reports.outputs import RunningCells
 from jupyter_aliquot.gateway.reports.quota import Queue, Quota
 from jupyter_aliquot.gateway.reports.status import DryRun, Folder, Nodes, RemoteNode, Sizes, Status
+from jupyter_aliquot.gateway.reports.usage import UsageReport
 
 from .errors import ClientError
 from .exchange import PREFIX, Call
@@ -28,6 +29,7 @@ Priority = Literal["normal", "low"]
 ShareKind = Literal["users", "teams"]
 Access = Literal["read", "write"]
 HistoryRange = Literal["hour", "day", "week"]
+UsageGroup = Literal["user", "team", "size", "priority", "model", "day"]
 
 
 class Unchanged(Enum):
@@ -220,6 +222,43 @@ def history_csv(
     """Return the same as CSV, one line for each step."""
     query = _query(range=range, kernel=list(kernel), device=list(device), format="csv")
     return _get("history", str, query=query)
+
+
+def usage(
+    month: str | None = None,
+    begin: str | None = None,
+    end: str | None = None,
+    by: Iterable[UsageGroup] = ("user",),
+    user: Iterable[str] = (),
+    team: Iterable[str] = (),
+) -> Call[UsageReport]:
+    """Return GPU-hours, and the budgets that they count for.
+
+    Args:
+        month: Such as ``2026-11``; without it and the days, the present month.
+        begin: The first day, such as ``2026-11-01``, or a moment with an offset from UTC.
+        end: The day after the last one, or such a moment.
+        by: What rows are by.
+        user: Users; none for all that the requester may see.
+        team: Teams; none for all.
+    """
+    days = {"month": month, "from": begin, "to": end}
+    query = _query(**days, by=list(by), user=list(user), team=list(team), format="json")
+    return _get("usage", UsageReport, query=query)
+
+
+def usage_csv(
+    month: str | None = None,
+    begin: str | None = None,
+    end: str | None = None,
+    by: Iterable[UsageGroup] = ("user",),
+    user: Iterable[str] = (),
+    team: Iterable[str] = (),
+) -> Call[str]:
+    """Return the same as CSV, one line for each row."""
+    days = {"month": month, "from": begin, "to": end}
+    query = _query(**days, by=list(by), user=list(user), team=list(team), format="csv")
+    return _get("usage", str, query=query)
 
 
 def folders() -> Call[list[Folder]]:

@@ -12,11 +12,12 @@ from jupyter_aliquot.gateway.reports.kernel import Kernel, Share
 from jupyter_aliquot.gateway.reports.outputs import RunningCells
 from jupyter_aliquot.gateway.reports.quota import Queue, Quota
 from jupyter_aliquot.gateway.reports.status import DryRun, Folder, RemoteNode, Sizes, Status
+from jupyter_aliquot.gateway.reports.usage import UsageReport
 
 from . import operations
 from .events import follow
 from .exchange import Exchange
-from .operations import UNCHANGED, Access, HistoryRange, Memory, Priority, ShareKind
+from .operations import UNCHANGED, Access, HistoryRange, Memory, Priority, ShareKind, UsageGroup
 from .portal import Portal
 from .retries import Retries
 from .server import Server
@@ -184,6 +185,39 @@ class Client:
     def history_csv(self, range: HistoryRange = "hour", kernel: Iterable[str] = (), device: Iterable[str] = ()) -> str:
         """Return the same as CSV, one line for each step."""
         return self._portal.run(self._exchange.send(operations.history_csv(range, kernel, device)))
+
+    def usage(
+        self,
+        month: str | None = None,
+        begin: str | None = None,
+        end: str | None = None,
+        by: Iterable[UsageGroup] = ("user",),
+        user: Iterable[str] = (),
+        team: Iterable[str] = (),
+    ) -> UsageReport:
+        """Return GPU-hours, and the budgets that they count for.
+
+        Args:
+            month: Such as ``2026-11``; without it and the days, the present month.
+            begin: The first day, such as ``2026-11-01``, or a moment with an offset from UTC.
+            end: The day after the last one, or such a moment.
+            by: What rows are by.
+            user: Users; none for all that the requester may see.
+            team: Teams; none for all.
+        """
+        return self._portal.run(self._exchange.send(operations.usage(month, begin, end, by, user, team)))
+
+    def usage_csv(
+        self,
+        month: str | None = None,
+        begin: str | None = None,
+        end: str | None = None,
+        by: Iterable[UsageGroup] = ("user",),
+        user: Iterable[str] = (),
+        team: Iterable[str] = (),
+    ) -> str:
+        """Return the same as CSV, one line for each row."""
+        return self._portal.run(self._exchange.send(operations.usage_csv(month, begin, end, by, user, team)))
 
     def folders(self) -> list[Folder]:
         """Return the folders that the requester's kernels in containers get."""

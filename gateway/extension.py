@@ -66,6 +66,7 @@ from jupyter_aliquot.gateway.remote.token_guard import guard_token
 from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
 from jupyter_aliquot.gateway.scheduling.dry_run_service import DryRunRules, DryRunService
 from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
+from jupyter_aliquot.gateway.scheduling.snapshot import BudgetCheck
 from jupyter_aliquot.gateway.serverapp.app import GatewayServerApp
 from jupyter_aliquot.gateway.serverapp.class_defaults import replace_stock_classes
 from jupyter_aliquot.gateway.serverapp.config_warnings import (
@@ -240,6 +241,7 @@ class AliquotExtension(ExtensionApp):
         watch = _node_watch(settings, runtime, clock, self.log)
         limits = LimitGuard(Limits(parent=server), clock, lambda name: find_user(name).is_admin, self.log)
         quota_file = open_quota_file(settings.quota_path(), None if folder is None else folder.path, clock, self.log)
+        rules = admission_settings(find_user, settings, limits, quota_file, self._check_budget)
         return Services(
             server=server,
             settings=settings,
@@ -248,12 +250,7 @@ class AliquotExtension(ExtensionApp):
             memory=self._memory,
             runtime=runtime,
             link=link,
-            admission=Admission(
-                link,
-                clock,
-                replace(admission_settings(find_user, settings, limits, quota_file), check_budget=self._check_budget),
-                self.log,
-            ),
+            admission=Admission(link, clock, rules, self.log),
             watch=watch,
             nodes=remote_nodes(settings, None if folder is None else folder.path, clock, watch, self.log),
             folders=shared_folders(server, settings, None if folder is None else folder.path, self.log),
@@ -433,7 +430,11 @@ def _teams_of(services: Services, owner: str) -> frozenset[str]:
 
 
 def admission_settings(
-    find_user: Callable[[str], User], settings: Aliquot, limits: LimitGuard, quota_file: QuotaFile
+    find_user: Callable[[str], User],
+    settings: Aliquot,
+    limits: LimitGuard,
+    quota_file: QuotaFile,
+    check_budget: BudgetCheck,
 ) -> AdmissionSettings:
     """Return the settings of admission: its refusals, and how long requests wait."""
     policy = settings.class_policy()
@@ -442,6 +443,7 @@ def admission_settings(
         quotas=lambda: quota_file.quotas,
         check_class=lambda owner, request, kernelspec: policy.check(find_user(owner), request, kernelspec=kernelspec),
         check_queue=limits.check_queue,
+        check_budget=check_budget,
         queue_timeout_seconds=settings.queue_timeout_seconds or None,
     )
 

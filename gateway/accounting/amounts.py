@@ -15,7 +15,7 @@ CHARGE_PER_UNIT = 1000
 
 
 class Subject(NamedTuple):
-    """What a row of the accounting is for, beside its day.
+    """The subject of a row of the accounting.
 
     ``team`` is empty for a user of no team; ``model`` for a request that waits, where the node has
     several models.

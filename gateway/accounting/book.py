@@ -49,7 +49,7 @@ class BookSettings:
 
 @dataclass(frozen=True)
 class Spending:
-    """What was charged in the present day, week, month and so on, by user and team. It is replaced whole.
+    """The charges of the present day, week, month and so on. It is replaced whole.
 
     ``day``: the present day. ``charges``: by period, then by user and team, in thousandths of an
     amount's unit.

@@ -94,7 +94,11 @@ class BudgetCheck:
             return
         for use in self.uses(user, groups):
             if use.refuses:
-                raise LimitError(f"Requested {request.gpus} GPU, but {self.sentence(use)}")
+                raise LimitError(
+                    f"Requested {request.gpus} GPU, but {_named(use)} has used {use.used:.2f} of the "
+                    f"{use.budget.gpu_hours:g} GPU-hours of {_THIS[use.budget.period]} budget. It renews at "
+                    f"{self._renews(use)}. Wait until then, or ask an administrator for more"
+                )
 
     def report(self, use: BudgetUse) -> BudgetReport:
         """Return ``Budget`` of api/openapi.yaml."""
@@ -114,19 +118,15 @@ class BudgetCheck:
             "message": None if use.state == _OK else self._told(use),
         }
 
-    def sentence(self, use: BudgetUse) -> str:
-        """Return which budget it is, what is used of it, and when it renews; without a capital."""
-        of = f"the team {use.name}" if use.kind == TEAM else use.name
-        renews = self._calendar.iso(period_of(self._day, use.budget.period).end)
-        return (
-            f"{of} has used {use.used:.2f} of the {use.budget.gpu_hours:g} GPU-hours of {_THIS[use.budget.period]} "
-            f"budget. It renews at {renews}. Wait until then, or ask an administrator for more"
-        )
-
     def _told(self, use: BudgetUse) -> str:
-        sentence = self.sentence(use)
-        # A team's or a user's name stays as it is written.
-        return f"The {sentence.removeprefix('the ')}" if use.kind == TEAM else sentence
+        told = _named(use)
+        # A user's name stays as it is written.
+        told = told[0].upper() + told[1:] if use.kind == TEAM else told
+        of = f"the {use.budget.gpu_hours:g} GPU-hours of {_THIS[use.budget.period]} budget"
+        return f"{told} has used {use.used:.2f} of {of}, which renews at {self._renews(use)}"
+
+    def _renews(self, use: BudgetUse) -> str:
+        return self._calendar.iso(period_of(self._day, use.budget.period).end)
 
     @property
     def _day(self) -> int:
@@ -153,3 +153,7 @@ class BudgetCheck:
 
 def _is_user(user: str) -> Callable[[str, str], bool]:
     return lambda name, _: name == user
+
+
+def _named(use: BudgetUse) -> str:
+    return f"the team {use.name}" if use.kind == TEAM else use.name

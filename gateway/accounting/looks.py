@@ -23,7 +23,7 @@ NO_DEVICE = ""
 
 
 class Place(str, Enum):
-    """Where the part's time is counted; its values are names of amounts."""
+    """The place of a part, where its time is counted; values are names of amounts."""
 
     ON_GPU = "on_gpu"
     SWAPPED_OUT = "swapped_out"
@@ -60,7 +60,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Look:
-    """What was there at one moment.
+    """The parts and requests that are there at one moment.
 
     Args:
         wall: Milliseconds since the epoch. It names the day, and no duration is computed from it.

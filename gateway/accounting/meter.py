@@ -24,7 +24,7 @@ _GONE_MILLISECONDS = 600_000
 
 @dataclass(frozen=True)
 class Mark:
-    """Up to where a part's GPU time is counted. ``part`` is as it was then; times in milliseconds."""
+    """The point up to which a part's GPU time is counted. ``part`` is as it was then; times in milliseconds."""
 
     part: Part
     at: int

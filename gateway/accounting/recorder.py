@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class AccountingSources:
-    """Where the accounting takes its facts from: the queue and ledger, the quota file, the machine's start."""
+    """The sources of the accounting's facts: the queue and ledger, the quota file, the machine's start."""
 
     admission: Callable[[], AdmissionSnapshot]
     quotas: Callable[[], Quotas | None]

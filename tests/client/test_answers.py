@@ -48,6 +48,7 @@ CALLS: dict[str, Call[Any]] = {
     "kernelOutputs": operations.kernel_outputs("k"),
     "nodes": operations.nodes(),
     "history": operations.history(),
+    "usage": operations.usage(),
     "folders": operations.folders(),
     "quota": operations.quota(),
     "queue": operations.queue(),

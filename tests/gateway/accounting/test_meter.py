@@ -1,4 +1,4 @@
-"""What is counted from one look to the next: times by place, GPU time by counters, each once."""
+"""The meter from one look to the next: times by place, GPU time by counters, each once."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from .test_report_types import differences, fields
 # Websockets. Node agents open the first with tokens of their own; the faces open the second themselves.
 OF_AGENTS, OF_EVENTS = "agents", "events"
 # The same operation as `history`, in the other form of its answer.
-OTHER_FORMS = {"history_csv"}
+OTHER_FORMS = {"history_csv", "usage_csv"}
 SAMPLES: dict[str, Any] = {
     "kernel_id": "K",
     "kind": "users",
@@ -35,6 +35,12 @@ SAMPLES: dict[str, Any] = {
     "session": "S",
     "sent": ["M"],
     "range": "day",
+    "month": "2026-11",
+    "begin": "2026-11-01",
+    "end": "2026-12-01",
+    "by": ["user"],
+    "user": ["U"],
+    "team": ["T"],
     "source": "/s",
     "target": "/t",
     "users": ["*"],
