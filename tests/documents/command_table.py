@@ -158,7 +158,6 @@ COVERED = {
     ),
     # NAME stands for an extension: the command with a real one is run as printed.
     "jupyter labextension disable NAME": _AS_PRINTED,
-    "aliquot resize": "tests/gateway/cli/test_kernel_commands.py::test_without_a_gateway_the_agent_is_asked",
     "aliquot agent --cdi-dir /etc/cdi --library-dir /var/lib/aliquot/libraries": _COMPOSE,
     "python -m pip wheel --no-deps --wheel-dir deploy/wheels .": _COMPOSE,
     "python3 -m pip wheel --no-deps --wheel-dir dist .": _COMPOSE,
