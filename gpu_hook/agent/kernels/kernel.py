@@ -144,6 +144,11 @@ class Kernel:
         return bool(self._sessions)
 
     @property
+    def keeps_memory(self) -> bool:
+        """Return whether a process of a released kernel is connected, or was to an earlier agent, and keeps bytes."""
+        return bool(self._sessions or self._expected)
+
+    @property
     def is_shared(self) -> bool:
         """Return whether several of its processes share its quota.
 
@@ -212,11 +217,11 @@ class Kernel:
 
         The agent cannot make a process give up its bytes without killing it. The process gets no
         more, and its session keeps the reservation until it ends: bytes on a device stay in the
-        ledger.
+        ledger. So does a process that an earlier agent lent bytes to.
         """
         self.is_ending = True
         self.connections.clear()
-        self.stop_expecting()
+        self._expect_holders_alone()
         self._bound.clear()
         self._acceptor.close()
         self.credit_queues.close()
@@ -225,7 +230,17 @@ class Kernel:
                 session.close()
             else:
                 self._drop_without_bytes(session)
-        return not self._sessions
+        if self.keeps_memory:
+            self.write_journal()  # for a later agent, which counts it too
+        return not self.keeps_memory
+
+    def _expect_holders_alone(self) -> None:
+        for process in self._expected.all:
+            if not self._claims.remembers(process.pid):
+                self._expected.discard(process.pid)
+        self.compute.awaits(self, False)
+        if not self.keeps_memory:
+            self.residency.emptied()
 
     def revive(self) -> None:
         """Revive a kernel that was ending: it was requested again."""
@@ -267,6 +282,7 @@ class Kernel:
             lent=self._claims.journal(joined),
             is_evicted=self.is_evicted,
             is_aside=self.kernel_id in self._ledger.aside,
+            is_ending=self.is_ending,
         )
 
     def note_libraries(self, name: str) -> None:

@@ -296,6 +296,9 @@ class Reservations:
                 self._drop_folder(folder, error)
                 continue
             log.info("event=restored kernel=%s parts=%s", kernel.kernel_id, _show(kernel.reservation))
+            if entry.is_ending:
+                self.release(kernel.kernel_id)
+                continue
             loop = asyncio.get_running_loop()
             self._timers[kernel.kernel_id] = loop.call_later(
                 self._settings.restart_grace_seconds, self._end_grace, kernel
@@ -377,7 +380,7 @@ class Reservations:
         for timer in self._timers.values():
             timer.cancel()
         for kernel in self._kernels.values():
-            kernel.close(keep=kernel.is_held and not kernel.is_ending)
+            kernel.close(keep=kernel.is_held)
         self._kernels.clear()
 
     def _folder_of(self, reservation: Reservation) -> Path:
@@ -455,7 +458,7 @@ class Reservations:
         Two seconds let a restarted holder come back.
         """
         if kernel.is_ending:
-            if not kernel.is_in_use:
+            if not kernel.keeps_memory:
                 self._finish(kernel)
         elif not kernel.is_held and kernel.kernel_id not in self._timers:
             loop = asyncio.get_running_loop()

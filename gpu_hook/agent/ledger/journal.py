@@ -105,6 +105,7 @@ class Entry:
     lent: tuple[LentBefore, ...] = ()  # loans of processes
     is_evicted: bool = False  # it is to leave its parts, and its memory stays out
     is_aside: bool = False  # its memory was out, and its parts were free for others
+    is_ending: bool = False  # it was released, and a process of it keeps memory
 
 
 def write_entry(folder: Path, entry: Entry) -> None:
@@ -141,6 +142,7 @@ def read_entry(folder: Path) -> Entry:
             lent=tuple(_read_lent(lent) for lent in data["lent"]),
             is_evicted=data.get("is_evicted") is True,  # an earlier agent does not write these
             is_aside=data.get("is_aside") is True,
+            is_ending=data.get("is_ending") is True,
         )
     except (OSError, ValueError, OverflowError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise JournalError(f"{folder / _NAME} cannot be read: {error!r}") from error
