@@ -82,7 +82,7 @@ class Claims:
 
         From here on they count as written.
         """
-        amounts, ticks = dict(self._lent), {one.pid: one.start_time_ticks for one in self._living.all}
+        amounts, ticks = self._claimable(), {one.pid: one.start_time_ticks for one in self._living.all}
         self._journaled = {}
         for session in sessions:
             own = tuple(_loan(account, session.number) for account in self._accounts)
@@ -90,6 +90,15 @@ class Claims:
             amounts[session.pid] = _sum(amounts.get(session.pid, ()), own)
             ticks[session.pid] = session.start_time_ticks
         return tuple(LentBefore(pid, ticks[pid], lent) for pid, lent in amounts.items() if any(lent))
+
+    def _claimable(self) -> dict[int, tuple[int, ...]]:
+        """Return what each remembered process may still claim: its loan, and no more than its kernel's limit leaves."""
+        left = [account.most_bytes - account.lent for account in self._accounts]
+        amounts = {}
+        for pid, lent in self._lent.items():
+            amounts[pid] = tuple(max(0, min(pair)) for pair in zip(lent, left, strict=True))
+            left = [before - amount for before, amount in zip(left, amounts[pid], strict=True)]
+        return amounts
 
     def note_growth(self) -> int:
         """Have the journal written where a later agent would not believe a process's claim.
