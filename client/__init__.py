@@ -20,6 +20,7 @@ from .errors import (
     TooManyRequestsError,
     WithdrawnError,
 )
+from .jupyter import CellResult
 from .operations import UNCHANGED
 from .retries import Retries
 from .server import Server
@@ -29,6 +30,7 @@ __all__ = [
     "UNCHANGED",
     "AnswerError",
     "AsyncClient",
+    "CellResult",
     "Client",
     "ClientError",
     "ConflictError",

@@ -54,14 +54,17 @@ class KnownStates:
         self._states[kernel_id] = state
         return event["kind"] != "state" or was != state
 
-    def missed(self, kernels: Iterable[Kernel]) -> list[KernelEvent]:
-        """Take a list of all kernels over; return the changes of state that no event told."""
+    def missed(self, kernels: Iterable[Kernel], is_ended_told: bool = False) -> list[KernelEvent]:
+        """Take a list of all kernels over; return the changes of state that no event told.
+
+        A kernel that is new and has ended is told only with ``is_ended_told``.
+        """
         before, self._states = self._states, {}
         told = []
         for kernel in kernels:
             was = before.get(kernel["id"])
             self._states[kernel["id"]] = kernel["state"]
-            if was != kernel["state"] and not (was is None and kernel["state"] == "ended"):
+            if was != kernel["state"] and (was or is_ended_told or kernel["state"] != "ended"):
                 told.append(event_of(kernel, was))
         return told
 
@@ -100,10 +103,11 @@ def event_of(kernel: Kernel, was: str | None) -> KernelEvent:
 
 
 async def follow(
-    exchange: Exchange, open_stream: Open, patience_seconds: float | None
+    exchange: Exchange, open_stream: Open, patience_seconds: float | None, with_present: bool = False
 ) -> AsyncGenerator[KernelEvent, None]:
     """Yield the events, from now on. Raises ClientError once the server was away for too long."""
-    known: KnownStates | None = None
+    known = KnownStates(()) if with_present else None
+    is_ended_told = with_present
     losses = Losses(exchange, patience_seconds)
     while True:
         try:
@@ -111,7 +115,8 @@ async def follow(
             try:
                 kernels = await exchange.send(operations.kernels())
                 losses.forget_waits()
-                missed = [] if known is None else known.missed(kernels)
+                missed = [] if known is None else known.missed(kernels, is_ended_told)
+                is_ended_told = False
                 known = KnownStates(kernels) if known is None else known
                 for event in missed:
                     yield event

@@ -318,7 +318,12 @@ def metrics() -> Call[str]:
     return _get("metrics", str)
 
 
-def _get(path: str, answer: type, field: str = "", query: Query = ()) -> Call[Any]:
+def openapi() -> Call[dict[str, Any]]:
+    """Return the server's own OpenAPI document."""
+    return _get("openapi.json", dict[str, Any])
+
+
+def _get(path: str, answer: Any, field: str = "", query: Query = ()) -> Call[Any]:
     return Call("GET", f"{PREFIX}/{path}", answer, field, query)
 
 

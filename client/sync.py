@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from types import TracebackType
+from typing import Any
 
 from jupyter_aliquot.gateway.reports.event import KernelEvent
 from jupyter_aliquot.gateway.reports.history import History
@@ -14,9 +15,10 @@ from jupyter_aliquot.gateway.reports.quota import Queue, Quota
 from jupyter_aliquot.gateway.reports.status import DryRun, Folder, RemoteNode, Sizes, Status
 from jupyter_aliquot.gateway.reports.usage import UsageReport
 
-from . import operations
+from . import jupyter, operations
 from .events import follow
 from .exchange import Exchange
+from .jupyter import CellResult, JupyterKernel, run_code
 from .operations import UNCHANGED, Access, HistoryRange, Memory, Priority, ShareKind, UsageGroup
 from .portal import Portal
 from .retries import Retries
@@ -270,7 +272,37 @@ class Client:
         """Return the metrics as Prometheus text. For administrators."""
         return self._portal.run(self._exchange.send(operations.metrics()))
 
-    def events(self, patience_seconds: float | None = 300.0) -> Iterator[KernelEvent]:
+    def openapi(self) -> dict[str, Any]:
+        """Return the server's own OpenAPI document."""
+        return self._portal.run(self._exchange.send(operations.openapi()))
+
+    def start_kernel(self, kernelspec: str, path: str = "") -> JupyterKernel:
+        """Start a kernel. It may wait in the queue: its `state` tells.
+
+        Args:
+            kernelspec: Its name, with a size: ``python3.gpu-0.25``.
+            path: The folder or notebook that it is for, as Jupyter names it.
+        """
+        return self._portal.run(self._exchange.send(jupyter.start_kernel(kernelspec, path)))
+
+    def end_kernel(self, kernel_id: str) -> None:
+        """End a kernel, or withdraw it from the queue."""
+        self._portal.run(self._exchange.send(jupyter.end_kernel(kernel_id)))
+
+    def run_code(self, kernel_id: str, code: str) -> CellResult:
+        """Run code in a kernel and return its output. It waits for a kernel that waits.
+
+        Args:
+            kernel_id: The kernel.
+            code: The code of one cell; it cannot ask its user with ``input()``.
+
+        Raises:
+            NoAnswerError: The connection was lost. The cell may run on; `kernel_outputs` has its output.
+            RefusedError: The server refused the connection.
+        """
+        return self._portal.run(run_code(self._transport.open, kernel_id, code))
+
+    def events(self, patience_seconds: float | None = 300.0, with_present: bool = False) -> Iterator[KernelEvent]:
         """Follow the changes of the kernels that the requester may see.
 
         The iterator opens the stream again where it is lost, and then tells what changed meanwhile
@@ -278,9 +310,11 @@ class Client:
 
         Args:
             patience_seconds: How long the server may be away; None for any time.
+            with_present: Whether the first events tell the present state of each kernel, ended ones too: then no
+                change between an earlier request and the stream is lost.
 
         Raises:
             NoAnswerError: The server was away for longer.
             RefusedError: The server does not let this token follow.
         """
-        return self._portal.iterate(follow(self._exchange, self._transport.open, patience_seconds))
+        return self._portal.iterate(follow(self._exchange, self._transport.open, patience_seconds, with_present))

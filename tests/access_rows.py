@@ -105,6 +105,7 @@ TABLE = (
     Row("WEBSOCKET", "aliquot/api/v1/agents", (403, 403, 403, 403, 403, 403, 403)),
     Row("GET", "aliquot/api/v1/holders", ADMIN),
     Row("GET", "aliquot/api/v1/metrics", ADMIN),
+    Row("GET", "aliquot/api/v1/openapi.json", ALL),
     Row("GET", _K, READ),
     Row("GET", f"{_K}/outputs", READ),
     Row("POST", f"{_K}/prefetch", write(409), {}),

@@ -16,9 +16,15 @@ import sys
 import tempfile
 from pathlib import Path
 
+import api_page
+
 ROOT = Path(__file__).resolve().parents[1]
 TOP_PAGES = ("SECURITY.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md")
 INDEX = "docs/README.md"
+CONTRACT = ROOT / "gateway/api/openapi.yaml"
+EVENT = ROOT / "gateway/events/kernel_event.yaml"
+# The page that the site makes of the contract.
+OPERATIONS = "reference/operations.md"
 SETTINGS = """
 project = "Aliquot"
 extensions = ["myst_parser"]
@@ -59,8 +65,8 @@ def _in_site(page: Path, target: str) -> str | None:
     file = (page.parent / target).resolve()
     if not file.exists():
         raise FileNotFoundError(f"{page.relative_to(ROOT)} links to {target}, which does not exist")
-    if file.name == "openapi.yaml":
-        there: str | None = "openapi.yaml"
+    if file == CONTRACT:
+        there: str | None = OPERATIONS
     else:
         there = name_in_site(file / "README.md" if file.is_dir() else file)
     here = name_in_site(page)
@@ -142,8 +148,9 @@ def stage(sources: Path) -> None:
                 there = folder / picture.relative_to(ROOT / "docs")
                 there.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(picture, there)
+    (sources / OPERATIONS).write_text(api_page.render(CONTRACT, EVENT))
     for folder in (sources, sources / "extra"):
-        shutil.copyfile(ROOT / "gateway/api/openapi.yaml", folder / "openapi.yaml")
+        shutil.copyfile(CONTRACT, folder / "openapi.yaml")
     (sources / "conf.py").write_text(SETTINGS)
 
 

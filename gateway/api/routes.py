@@ -24,6 +24,7 @@ from jupyter_aliquot.provisioner.errors import AliquotError
 from .administration import ADMINISTRATION_HANDLERS
 from .agents import AgentsHandler, NodesHandler
 from .base import SETTING, AliquotHandler, Sources
+from .contract import ContractHandler
 from .dry_run import DryRunHandler, DryRunsHandler
 from .events import EventsHandler
 from .history import HistoryHandler
@@ -167,6 +168,7 @@ HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
     *QUOTA_HANDLERS,
     *ADMINISTRATION_HANDLERS,
     (r"/aliquot/api/v1/metrics", MetricsHandler),
+    (r"/aliquot/api/v1/openapi.json", ContractHandler),
     # The last one: it takes each path that no other handler takes.
     (r"/aliquot/api(?:/.*)?", NothingHandler),
 )

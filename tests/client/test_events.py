@@ -91,6 +91,18 @@ def test_kernels_of_before_the_first_look_are_no_news() -> None:
     assert events == []
 
 
+def test_present_states_come_first_where_they_are_wanted() -> None:
+    exchange = Exchange(ScriptedTransport.of(kernels(a="on_gpu", b="ended")), Retries(), NotedSleep())
+
+    async def read_two() -> list[tuple[str, str, str | None]]:
+        events = follow(exchange, streams(ScriptedStream.of([])), None, with_present=True)
+        found = [await events.__anext__() for _ in range(2)]
+        await events.aclose()
+        return [(event["kernel_id"], event["state"], event["was"]) for event in found]
+
+    assert asyncio.run(read_two()) == [("a", "on_gpu", None), ("b", "ended", None)]
+
+
 def test_attempts_become_rarer_until_the_patience_is_over() -> None:
     _, waits = heard((), (), patience_seconds=8.0)
     assert waits == [1.0, 2.0, 4.0]

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -67,6 +68,15 @@ def test_the_site_has_all_pages_and_a_search(site: Path) -> None:
     assert {Path("index.html"), Path("about/security.html"), Path("run-it-for-others.html")} <= built
     assert (site / "searchindex.js").exists()
     assert (site / "openapi.yaml").read_text().startswith("openapi:")
+
+
+def test_the_contract_is_a_page_with_each_operation_and_each_schema(site: Path) -> None:
+    contract = yaml.safe_load(docs_site.CONTRACT.read_text())
+    places = _Page((site / "reference/operations.html").read_text()).places
+    want = {one["operationId"] for methods in contract["paths"].values() for one in methods.values()}
+    want |= {*contract["components"]["schemas"], "KernelEvent"}
+    assert {name.lower() for name in want} - places == set()
+    assert "operations.html" in (site / "reference/rest-api.html").read_text()
 
 
 def test_links_stay_in_the_site_and_files_outside_of_it_are_named_without_one() -> None:

@@ -16,6 +16,8 @@ from hub_visitor import Visitor
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
+from jupyter_aliquot.client import Client, NotAllowedError
+
 RECHECK_SECONDS = 2
 HUB = {"options": (f"--HubIdentityProvider.recheck_seconds={RECHECK_SECONDS}",)}
 ACCESS = "access:services!service=aliquot"
@@ -153,6 +155,17 @@ def test_a_revoked_token_is_refused_and_its_websockets_end_with_the_reason(
     status, said = ask(a_hub, f"api/kernels/{alices_kernel}", made["token"])
     assert (status, "revoked" in said) == (403, True)
     assert handshake(a_hub, "aliquot/api/v1/events", made["token"]) == 403
+
+
+def test_the_client_works_with_a_token_of_the_hub(a_hub: HubProcess, alices_kernel: str) -> None:
+    with Client(a_hub.gateway_url, a_hub.token_of("alice", ACCESS)) as client:
+        assert client.status()["user"]["name"] == "alice"
+        assert client.run_code(alices_kernel, "print(6 * 7)").text == "42\n"
+    with Client(a_hub.gateway_url, a_hub.token_of("bob", "read:users:name!user")) as other:
+        with pytest.raises(NotAllowedError):
+            other.status()
+        with pytest.raises(NotAllowedError):
+            next(iter(other.events()))
 
 
 def test_who_guesses_tokens_is_told_when_to_come_again(a_hub: HubProcess) -> None:

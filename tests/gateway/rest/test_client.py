@@ -78,6 +78,7 @@ async def test_each_report_is_read_by_a_user_and_an_administrator(a_client: GetC
         assert await client.nodes() == []
         assert (await client.queue())["requests"] == []
         assert (await client.quota())["teams"] == []
+        assert "KernelEvent" in (await client.openapi())["components"]["schemas"]
         assert await client.folders() == []
         assert (await client.history("day", device=[(await client.status())["devices"][0]["uuid"]]))["range"] == "day"
         assert (await client.history_csv()).startswith("start,step_seconds,")

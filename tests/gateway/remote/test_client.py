@@ -1,0 +1,35 @@
+"""The client against a user's own server in gateway mode: what it says is the gateway's answer, and its kernels run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from jupyter_aliquot.client import Client, NotAllowedError, NotFoundError, Retries
+
+from .conftest import TOKENS, Server
+
+
+def test_the_client_works_through_a_users_server(a_gateway: Server, own_servers: Callable[..., list[Server]]) -> None:
+    [own] = own_servers("alice")
+    with Client(own.url, own.token) as through, Client(a_gateway.url, TOKENS["alice"]) as direct:
+        assert through.status()["user"]["name"] == direct.status()["user"]["name"] == "alice"
+        assert through.openapi() == direct.openapi()
+        kernel_id = through.start_kernel("python3")["id"]
+        result = through.run_code(kernel_id, "import sys; print(6 * 7, file=sys.stdout); 'a result'")
+        assert (result.text, result.error) == ("42\n'a result'\n", None)
+        assert through.run_code(kernel_id, "1 / 0").error == "ZeroDivisionError: division by zero"
+        with pytest.raises(NotFoundError):
+            through.kernel("no-such-kernel")
+        through.end_kernel(kernel_id)
+        with pytest.raises(NotFoundError):
+            through.end_kernel(kernel_id)
+
+
+def test_events_and_code_need_the_servers_token(a_gateway: Server) -> None:
+    with Client(a_gateway.url, "a-wrong-token", Retries(attempts=1)) as client:
+        with pytest.raises(NotAllowedError):
+            next(iter(client.events()))
+        with pytest.raises(NotAllowedError):
+            client.run_code("00000000-0000-0000-0000-000000000000", "1")
