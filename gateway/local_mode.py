@@ -124,6 +124,8 @@ class OwnKernels:
         self._servers = hub_servers(server.identity_provider, culling, services.clock, log)
         self.culler = Culler(manager, culling, services.clock, log, self._servers)
         services.watch.listen(self.culler.watch)
+        manager.activity.gpu_used = self.culler.gpu_used
+        services.watch.listen(manager.activity.note_gpu_use)
         self._policy_ends = PolicyEnds(manager, log)
         services.admission.evictor.observe_ends(self._policy_ends.end)
 

@@ -124,6 +124,10 @@ class Culler:
         """Called by NodeWatch with each new view."""
         self._gpu.observe(view, self._clock.wall())
 
+    def gpu_used(self, kernel_id: str) -> float | None:
+        """Return when the kernel last used its GPU, in seconds since the epoch; None while that is not known."""
+        return self._gpu.last(kernel_id)
+
     def announced(self) -> Mapping[str, Announcement]:
         """Return the kernels that will be ended if nothing happens."""
         return self._announced

@@ -44,6 +44,8 @@ class RelayActivity:
         self._tell_interrupt = tell_interrupt
         self._on_activity = on_activity
         self._on_idle = on_idle
+        # Returns when a kernel last used its GPU, in seconds since the epoch. Set by the composition root.
+        self.gpu_used: Callable[[str], float | None] = lambda kernel_id: None
         # When each kernel was last interrupted, and since when it was busy then.
         self._interrupted: dict[str, tuple[float, float | None]] = {}
 
@@ -101,14 +103,26 @@ class RelayActivity:
         return None if self._links is None else self._links.activity(kernel_id)
 
     def active_until(self, kernel_id: str) -> str | None:
-        """Return the last activity of a busy kernel as Jupyter's API writes times.
+        """Return the last activity of a kernel as Jupyter's API writes times: a cell's, or its GPU's.
 
-        None for any other kernel.
+        None where Jupyter's own time of it is as late.
         """
         activity = self.of(kernel_id)
-        if activity is None or not activity.is_busy:
+        if activity is not None and activity.is_busy:
+            return str(isoformat(moment(activity.active_until(time.time()))))
+        used = self.gpu_used(kernel_id)
+        if used is None or moment(used) <= self._kernels[kernel_id].last_activity:
             return None
-        return str(isoformat(moment(activity.active_until(time.time()))))
+        return str(isoformat(moment(used)))
+
+    def note_gpu_use(self, view: object) -> None:
+        """Count the use of GPUs as activity of the server. Called with each new view of the node.
+
+        The Hub's culler reads the server's last activity. A thread may use a GPU while no cell runs.
+        """
+        used = [at for kernel_id in self._kernels if (at := self.gpu_used(kernel_id)) is not None]
+        if used:
+            self._on_activity(moment(max(used)))
 
     def interrupted_at(self, kernel_id: str) -> float | None:
         """Return when the running cell was last interrupted; None if it was not, or none runs."""

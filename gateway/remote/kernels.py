@@ -188,6 +188,9 @@ class AliquotRemoteKernelManager(GatewayMappingKernelManager):
             kernel.kernel_url = url_path_join(self.kernels_url, url_escape(kernel_id))
             self._kernels[kernel_id] = kernel
         await kernel.refresh_model(model)
+        if not self.is_of_another(kernel_id):
+            # Jupyter leaves this time to the websockets; the Hub's culler reads it.
+            self.last_kernel_activity = max(self.last_kernel_activity, kernel.last_activity)
 
     async def _ask_for(self, kernel_id: str) -> dict[str, Any] | None:
         try:

@@ -33,3 +33,16 @@ def test_events_and_code_need_the_servers_token(a_gateway: Server) -> None:
             next(iter(client.events()))
         with pytest.raises(NotAllowedError):
             client.run_code("00000000-0000-0000-0000-000000000000", "1")
+
+
+def test_work_on_the_gateway_is_activity_of_the_users_server(
+    a_gateway: Server, own_servers: Callable[..., list[Server]]
+) -> None:
+    """Look as the server of a Hub does: no page is open, and no other request counts."""
+    [own] = own_servers("alice")
+    untracked = "no_track_activity=1"
+    with Client(own.url, own.token) as through, Client(a_gateway.url, TOKENS["alice"]) as direct:
+        kernel_id = through.start_kernel("python3")["id"]
+        before = own.ask("GET", f"api/status?{untracked}").body["last_activity"]
+        direct.run_code(kernel_id, "1")
+        assert own.ask("GET", f"api/status?{untracked}").body["last_activity"] > before
