@@ -49,6 +49,7 @@ SAYS = {
     "Follow changes with asyncio": r"^state \w+ ",
     "Share a kernel": r"^\[\{'kind': 'user', 'name': 'bob', 'access': 'read'\}\]\n\[\]$",
     "See quotas, the queue and the nodes": r"^I hold 0\.5 GPU of no limit\n0 requests wait$",
+    "Report a month's use": r"^(alice \S+ [\d.e-]+ GPU-hours held\n)*\d{4}-\d\d [\d.e-]+ GPU-hours charged by \w+$",
     "Save the last day's use as a table": r"^$",
     "Handle what goes wrong": r"^refused: Kernel does not exist: no-such-kernel$",
 }
