@@ -3,6 +3,7 @@
 import { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ServiceManagerPlugin } from '@jupyterlab/services';
 
+import { administration } from './plugins/administration';
 import { cellExecutor } from './plugins/notebook/cell_executor';
 import { cellWaits } from './plugins/notebook/cell_waits';
 import { comingBack } from './plugins/notebook/coming_back';
@@ -32,6 +33,7 @@ const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[
   picker,
   sizedNotebooks,
   history,
+  administration,
   comingBack,
   lostCells,
   cellExecutor,

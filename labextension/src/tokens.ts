@@ -27,6 +27,8 @@ export namespace PluginIDs {
   /** The commands about one kernel, which the buttons need. */
   export const kernelCommands = '@jupyter-aliquot/labextension:kernel-commands';
   export const history = '@jupyter-aliquot/labextension:history';
+  /** The page of administrators. */
+  export const administration = '@jupyter-aliquot/labextension:administration';
   /** What cells had shown when their page comes back. */
   export const comingBack = '@jupyter-aliquot/labextension:coming-back';
   /** Cells that were lost with a connection. */
@@ -61,6 +63,7 @@ export namespace CommandIDs {
   export const newNotebook = 'aliquot:new-notebook-on';
   export const follow = 'aliquot:follow-kernel';
   export const history = 'aliquot:show-history';
+  export const administration = 'aliquot:show-administration';
 }
 
 /** Actions on a kernel that have a command. */
@@ -93,6 +96,7 @@ export type IComputeControl = api.ComputeControl;
 export type IDevice = api.Device;
 export type ITermination = api.Termination;
 export type IScheduledTermination = api.ScheduledTermination;
+export type IOwnerMessage = api.OwnerMessage;
 export type IHistory = api.History;
 export type IHistoryFigure = api.HistoryFigure;
 export type IKernel = api.Kernel & { readonly access?: 'own' | 'write' | 'read'; readonly shares?: readonly IShare[] | null };
@@ -106,6 +110,12 @@ export type IKernelEvent = api.KernelEvent;
 export type IKernelDevice = api.KernelDevice;
 export type INode = api.Node;
 export type IDryRun = api.DryRun;
+export type IHolders = api.Holders;
+export type IHolderKernel = api.HolderKernel;
+export type IQueue = api.Queue;
+export type IQueuedRequest = api.QueuedRequest;
+export type IQuota = api.Quota;
+export type ITeamQuota = api.TeamQuota;
 export type IResidency = api.Residency;
 export type IResize = api.Resize;
 export type IKeptMessage = api.KeptMessage;

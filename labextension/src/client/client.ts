@@ -2,12 +2,15 @@
 // state.
 
 import { URLExt } from '@jupyterlab/coreutils';
-import { ServerConnection } from '@jupyterlab/services';
+import { KernelAPI, ServerConnection } from '@jupyterlab/services';
 
 import {
   IHistory,
+  IHolders,
   IKernel,
   IDryRun,
+  IQueue,
+  IQuota,
   IRunningCell,
   IRunningCells,
   IShare,
@@ -190,6 +193,31 @@ export class AliquotClient implements IStatusSource {
   /** The history as CSV. */
   async historyCsv(range: IHistory['range']): Promise<string> {
     return this._ask('GET', ['history'], undefined, `?range=${range}&format=csv`);
+  }
+
+  /** The kernels and users that hold GPUs, and their use. For administrators. */
+  async holders(): Promise<IHolders> {
+    return (await this._json('GET', ['holders'])) as IHolders;
+  }
+
+  /** The requests that wait. */
+  async queue(): Promise<IQueue> {
+    return (await this._json('GET', ['queue'])) as IQueue;
+  }
+
+  /** The teams' quotas. */
+  async quota(): Promise<IQuota> {
+    return (await this._json('GET', ['quota'])) as IQuota;
+  }
+
+  /** Send a kernel's owner a message. For administrators. */
+  async message(kernelId: string, text: string): Promise<void> {
+    await this._ask('POST', ['kernels', kernelId, 'message'], { text });
+  }
+
+  /** End a kernel, also one of another user; its variables are lost. */
+  async end(kernelId: string): Promise<void> {
+    await KernelAPI.shutdownKernel(kernelId, this.settings);
   }
 
   private _url(path: readonly string[]): string {

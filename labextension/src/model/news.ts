@@ -1,7 +1,7 @@
 // Decides which events a user is notified of: each once, also across reloads of the page. No DOM.
 
 import { ShareNews, ShareReader } from './share_news';
-import { IKernel, IMemory, IScheduledTermination, IStatus, ITermination } from '../tokens';
+import { IKernel, IMemory, IOwnerMessage, IScheduledTermination, IStatus, ITermination } from '../tokens';
 
 /** An event, past or scheduled, of a kernel of this user. */
 export type News =
@@ -12,6 +12,8 @@ export type News =
   | { readonly kind: 'short'; readonly key: string; readonly kernel: IKernel; readonly needed: number }
   /** The kernel got its GPU after a long wait. */
   | { readonly kind: 'served'; readonly key: string; readonly kernel: IKernel }
+  /** An administrator wrote to the kernel's owner. */
+  | { readonly kind: 'message'; readonly key: string; readonly kernel: IKernel; readonly message: IOwnerMessage }
   | ShareNews;
 
 /** A user who waited for less time is still looking, and needs no notification. */
@@ -101,7 +103,7 @@ export class NewsReader {
 export function newsOf(status: IStatus): News[] {
   const news: News[] = [];
   for (const kernel of mine(status)) {
-    const { termination, last_crash, scheduled_termination: soon } = kernel;
+    const { termination, last_crash, scheduled_termination: soon, owner_message: message } = kernel;
     // An administrator, who may stop the server, knows that kernels ended with it.
     if (termination && termination.by !== status.user.name && !(termination.code === 'stopped' && status.user.role === 'admin')) {
       news.push({ kind: 'ended', key: `ended ${kernel.id} ${termination.at}`, kernel, termination });
@@ -111,6 +113,9 @@ export function newsOf(status: IStatus): News[] {
     }
     if (soon) {
       news.push({ kind: 'soon', key: `soon ${kernel.id} ${soon.at}`, kernel, soon });
+    }
+    if (message) {
+      news.push({ kind: 'message', key: `message ${kernel.id} ${message.at}`, kernel, message });
     }
     const needed = kernel.required_bytes ?? 0;
     if (needed > kernel.memory_limit_bytes && kernel.memory_limit_bytes > 0 && kernel.state !== 'ended') {

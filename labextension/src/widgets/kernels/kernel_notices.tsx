@@ -30,11 +30,16 @@ export function KernelNotices(props: IKernelNoticesProps): JSX.Element {
   );
 }
 
-/** The reason of an automatic restart, and the time of a scheduled termination. */
+/** An administrator's message, the reason of an automatic restart, and the time of a scheduled termination. */
 function Ends({ kernel, isMine, trans, keep }: IKernelNoticesProps): JSX.Element {
-  const { last_crash: crash, scheduled_termination: soon } = kernel;
+  const { last_crash: crash, scheduled_termination: soon, owner_message: message } = kernel;
   return (
     <>
+      {message && (
+        <Notice kind="info">
+          {trans.__('%1 wrote at %2: %3', message.by, formatTime(message.at, new Date()), message.text)}
+        </Notice>
+      )}
       {crash && (
         <Notice kind="info">
           {trans.__('Started again at %1: %2', formatTime(crash.at, new Date()), crash.message)}

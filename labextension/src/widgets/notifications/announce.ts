@@ -1,7 +1,7 @@
 // Shows news about kernels as Lab's notifications, with actions. model/news.ts decides what is
 // news.
 
-import { Notification } from '@jupyterlab/apputils';
+import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 import { TranslationBundle } from '@jupyterlab/translation';
 
 import { suffices } from '../../model/kernel_access';
@@ -16,6 +16,8 @@ const MOST_AT_ONCE = 3;
 const RECLAIM_PAUSE_MS = 600000;
 /** The time after which good news closes by itself. */
 const SERVED_MS = 20000;
+/** Lab cuts a notification off after so many letters. */
+const LONGEST_SHOWN = 140;
 
 /** The text and the actions of one notification. */
 export interface IAnnouncement {
@@ -93,12 +95,26 @@ export class Announcer {
       this._served.set(Notification.success(message, options), news.kernel);
     } else if (news.kind === 'shared') {
       this._tellOfShare(news.kernel, this._ofShare(news.kernel), this._toShared(news.kernel));
+    } else if (news.kind === 'message') {
+      this._tellMessage(news);
     } else if (news.kind === 'unshared') {
       const message = trans.__('%1 of %2 is not shared with you any more, or has ended.', title, news.kernel.owner);
       this._tellOfShare(news.kernel, message, []);
     } else {
       void this._tellOfMemory(news, status);
     }
+  }
+
+  /** Show an administrator's message; one that a notification would cut off in a dialog, too. */
+  private _tellMessage({ kernel, message: { by, text } }: News & { kind: 'message' }): void {
+    const { trans } = this._options;
+    const whole = trans.__('%1 about %2: %3', by, kernelTitle(kernel), text);
+    const title = trans.__('Message of %1', by);
+    const read = {
+      label: trans.__('Read it whole'),
+      callback: () => void showDialog({ title, body: whole, buttons: [Dialog.okButton()] })
+    };
+    Notification.info(whole, { autoClose: false, actions: whole.length > LONGEST_SHOWN ? [read] : [] });
   }
 
   /** Notify about a termination or a failed allocation, with a larger size if one helps. */
@@ -123,7 +139,7 @@ export class Announcer {
       this._warn(message, [this._toPanel()], all);
     } else {
       const options = { autoClose: kind === 'served' ? SERVED_MS : false, actions: [this._toPanel()] } as const;
-      const look = kind === 'served' ? 'success' : kind === 'shared' || kind === 'unshared' ? 'info' : 'warning';
+      const look = kind === 'served' ? 'success' : ['shared', 'unshared', 'message'].includes(kind) ? 'info' : 'warning';
       Notification.emit(message, look, { ...options, actions: [...options.actions] });
     }
   }
@@ -139,6 +155,8 @@ export class Announcer {
         return trans.__('%1 of your kernels will be ended soon.', count);
       case 'short':
         return trans.__('%1 of your kernels ran out of their GPU memory.', count);
+      case 'message':
+        return trans.__('Administrators wrote to you about %1 of your kernels.', count);
       case 'shared':
         return trans.__('%1 kernels are shared with you.', count);
       case 'unshared':

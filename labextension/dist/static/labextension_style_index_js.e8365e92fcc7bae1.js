@@ -1,4 +1,4 @@
-"use strict";(self.rspackChunk_jupyter_aliquot_labextension=self.rspackChunk_jupyter_aliquot_labextension||[]).push([["labextension_style_index_js"],{"./labextension/style/index.js"(o,e,a){var t=a("./node_modules/style-loader/dist/runtime/injectStylesIntoStyleTag.js"),i=a.n(t),r=a("./node_modules/style-loader/dist/runtime/styleDomAPI.js"),l=a.n(r),n=a("./node_modules/style-loader/dist/runtime/insertBySelector.js"),s=a.n(n),d=a("./node_modules/style-loader/dist/runtime/setAttributesWithoutAttributes.js"),u=a.n(d),p=a("./node_modules/style-loader/dist/runtime/insertStyleElement.js"),c=a.n(p),m=a("./node_modules/style-loader/dist/runtime/styleTagTransform.js"),h=a.n(m),f=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"),x={};x.styleTagTransform=h(),x.setAttributes=u(),x.insert=s().bind(null,"head"),x.domAPI=l(),x.insertStyleElement=c(),i()(f.A,x),f.A&&f.A.locals&&f.A.locals},"./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* What may be asked of a kernel: the form of its size, and its buttons. */
+"use strict";(self.rspackChunk_jupyter_aliquot_labextension=self.rspackChunk_jupyter_aliquot_labextension||[]).push([["labextension_style_index_js"],{"./labextension/style/index.js"(o,e,a){var i=a("./node_modules/style-loader/dist/runtime/injectStylesIntoStyleTag.js"),t=a.n(i),r=a("./node_modules/style-loader/dist/runtime/styleDomAPI.js"),l=a.n(r),n=a("./node_modules/style-loader/dist/runtime/insertBySelector.js"),s=a.n(n),d=a("./node_modules/style-loader/dist/runtime/setAttributesWithoutAttributes.js"),u=a.n(d),p=a("./node_modules/style-loader/dist/runtime/insertStyleElement.js"),c=a.n(p),m=a("./node_modules/style-loader/dist/runtime/styleTagTransform.js"),h=a.n(m),x=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"),f={};f.styleTagTransform=h(),f.setAttributes=u(),f.insert=s().bind(null,"head"),f.domAPI=l(),f.insertStyleElement=c(),t()(x.A,f),x.A&&x.A.locals&&x.A.locals},"./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"(o,e,a){var i=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),t=a.n(i),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(t());l.push([o.id,`/* What may be asked of a kernel: the form of its size, and its buttons. */
 
 .aliquot-Actions {
   display: flex;
@@ -156,7 +156,264 @@ input.jp-mod-styled.aliquot-Slider-number {
   border-left: 3px solid var(--jp-error-color1);
   line-height: 1.4;
 }
-`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/bar.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* Bars: one whole, divided. Parts differ in pattern: solid is in use within guarantees, upright lines beyond them,
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/admin.css"(o,e,a){var i=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),t=a.n(i),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(t());l.push([o.id,`/* The administrator's view, in Lab and as the gateway's own page: theme variables only. */
+
+.aliquot-Admin {
+  display: flex;
+  flex-direction: column;
+  min-width: 320px;
+  padding: 8px 16px 16px;
+  overflow: hidden;
+  background: var(--jp-layout-color1);
+  color: var(--jp-ui-font-color1);
+  font-family: var(--jp-ui-font-family);
+  font-size: var(--jp-ui-font-size1);
+}
+
+.aliquot-Admin h2 {
+  margin: 12px 0 8px;
+  font-size: var(--jp-ui-font-size2);
+  font-weight: 600;
+}
+
+.aliquot-Admin button,
+.aliquot-Admin input,
+.aliquot-Admin select {
+  min-height: 24px;
+  padding: 2px 10px;
+  border: 1px solid var(--jp-border-color0);
+  border-radius: var(--jp-border-radius);
+  background: var(--jp-layout-color1);
+  color: var(--jp-ui-font-color1);
+  font: inherit;
+}
+
+.aliquot-Admin button:not(:disabled) {
+  cursor: pointer;
+}
+
+.aliquot-Admin button:disabled {
+  border-style: dashed;
+  color: var(--jp-ui-font-color2);
+}
+
+.aliquot-Admin button:hover:not(:disabled) {
+  background: var(--jp-layout-color2);
+}
+
+.aliquot-Admin :focus-visible {
+  outline: 2px solid var(--jp-brand-color1);
+  outline-offset: -2px;
+}
+
+.aliquot-Admin-done,
+.aliquot-Admin-note {
+  margin: 4px 0;
+  line-height: 1.4;
+}
+
+.aliquot-Admin-done:empty {
+  margin: 0;
+}
+
+.aliquot-Admin-tabs {
+  display: flex;
+  flex: 0 0 auto;
+  flex-wrap: wrap;
+  gap: 4px;
+  border-bottom: 1px solid var(--jp-border-color1);
+}
+
+.aliquot-Admin .aliquot-Admin-tabs button {
+  margin-bottom: -1px;
+  border-radius: var(--jp-border-radius) var(--jp-border-radius) 0 0;
+}
+
+.aliquot-Admin .aliquot-Admin-tabs button[aria-selected='true'] {
+  border-bottom: 3px solid var(--jp-brand-color1);
+  font-weight: 600;
+}
+
+.aliquot-Admin-panel {
+  display: flex;
+  flex: 1 1 0;
+  flex-direction: column;
+  min-height: 0;
+  overflow: auto;
+}
+
+.aliquot-Admin-controls {
+  display: flex;
+  flex: 0 0 auto;
+  flex-wrap: wrap;
+  align-items: center;
+  gap: 8px 16px;
+  margin: 8px 0;
+}
+
+.aliquot-Admin-controls input {
+  width: 280px;
+  max-width: 100%;
+}
+
+.aliquot-Admin-scroll {
+  flex: 0 0 auto;
+  overflow-x: auto;
+}
+
+.aliquot-Admin table {
+  width: 100%;
+  border-collapse: collapse;
+  font-variant-numeric: tabular-nums;
+}
+
+.aliquot-Admin th,
+.aliquot-Admin td {
+  padding: 3px 8px;
+  border-bottom: 1px solid var(--jp-border-color3);
+  text-align: right;
+  vertical-align: top;
+}
+
+.aliquot-Admin th {
+  color: var(--jp-ui-font-color1);
+  font-weight: 600;
+}
+
+.aliquot-Admin th[data-text],
+.aliquot-Admin td[data-text] {
+  text-align: left;
+}
+
+/* The list of kernels: as high as its room, and scrolled in itself. */
+.aliquot-Grid {
+  position: relative;
+  flex: 1 1 0;
+  min-height: 140px;
+  overflow: auto;
+  border: 1px solid var(--jp-border-color2);
+  font-variant-numeric: tabular-nums;
+}
+
+.aliquot-Grid-head {
+  position: sticky;
+  z-index: 1;
+  top: 0;
+  min-width: 900px;
+  background: var(--jp-layout-color2);
+}
+
+.aliquot-Grid-body {
+  position: relative;
+  min-width: 900px;
+}
+
+.aliquot-Grid-row {
+  display: grid;
+  grid-template-columns: minmax(180px, 3fr) minmax(90px, 1fr) 70px 100px 90px 100px 70px 100px 100px;
+  height: 28px;
+  box-sizing: border-box;
+  border-bottom: 1px solid var(--jp-border-color3);
+}
+
+.aliquot-Grid-body .aliquot-Grid-row {
+  position: absolute;
+  right: 0;
+  left: 0;
+  cursor: pointer;
+}
+
+.aliquot-Grid-body .aliquot-Grid-row:hover {
+  background: var(--jp-layout-color2);
+}
+
+.aliquot-Grid-row > * {
+  overflow: hidden;
+  padding: 0 8px;
+  line-height: 27px;
+  text-align: right;
+  text-overflow: ellipsis;
+  white-space: nowrap;
+}
+
+.aliquot-Grid-row > [data-column='label'],
+.aliquot-Grid-row > [data-column='owner'],
+.aliquot-Grid-row > [data-column='state'] {
+  text-align: left;
+}
+
+.aliquot-Admin .aliquot-Grid-head button {
+  width: 100%;
+  height: 26px;
+  padding: 0;
+  border: none;
+  background: none;
+  font-weight: 600;
+  text-align: inherit;
+}
+
+.aliquot-Admin-dialog {
+  box-sizing: border-box;
+  width: 520px;
+  max-width: calc(100vw - 32px);
+  border: 1px solid var(--jp-border-color0);
+  border-radius: var(--jp-border-radius);
+  background: var(--jp-layout-color1);
+  color: var(--jp-ui-font-color1);
+}
+
+.aliquot-Admin-dialog::backdrop {
+  background: rgb(0 0 0 / 50%);
+}
+
+.aliquot-Admin-facts {
+  display: grid;
+  grid-template-columns: max-content 1fr;
+  gap: 4px 16px;
+  margin: 8px 0;
+}
+
+.aliquot-Admin-facts dd {
+  margin: 0;
+  overflow-wrap: anywhere;
+}
+
+.aliquot-Admin-actions {
+  display: flex;
+  flex-wrap: wrap;
+  gap: 8px;
+  margin-top: 16px;
+}
+
+.aliquot-Admin-fields label {
+  display: flex;
+  flex-direction: column;
+  gap: 2px;
+  margin: 8px 0;
+}
+
+.aliquot-Admin .aliquot-Admin-actions button[type='submit'] {
+  border-width: 2px;
+  border-color: var(--jp-brand-color1);
+  font-weight: 600;
+}
+
+.aliquot-Admin .aliquot-Admin-actions button[data-act='end'] {
+  border-color: var(--jp-error-color1);
+}
+
+@media (forced-colors: active) {
+  .aliquot-Admin .aliquot-Admin-tabs button[aria-selected='true'] {
+    border-bottom-color: Highlight;
+  }
+
+  .aliquot-Grid-body .aliquot-Grid-row:hover,
+  .aliquot-Grid-body .aliquot-Grid-row:focus {
+    outline: 2px solid Highlight;
+    outline-offset: -2px;
+  }
+}
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/bar.css"(o,e,a){var i=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),t=a.n(i),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(t());l.push([o.id,`/* Bars: one whole, divided. Parts differ in pattern: solid is in use within guarantees, upright lines beyond them,
    slanted lines are promised and not used, level lines are in host memory. Mine is the brand's colour, others' is grey. */
 
 .aliquot-Bar {
@@ -247,7 +504,7 @@ input.jp-mod-styled.aliquot-Slider-number {
   outline-offset: -1px;
   border-radius: var(--jp-border-radius);
 }
-`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/cell_badge.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* What a cell waits for, between its input and its output: the sign under the prompt, the words under the code. */
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/cell_badge.css"(o,e,a){var i=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),t=a.n(i),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(t());l.push([o.id,`/* What a cell waits for, between its input and its output: the sign under the prompt, the words under the code. */
 
 .aliquot-CellBadge {
   display: flex;
@@ -324,7 +581,7 @@ input.jp-mod-styled.aliquot-Slider-number {
 .jp-Cell-outputWrapper:has(.aliquot-mod-told):not(:has(.jp-OutputArea-child:not(.aliquot-mod-told))) {
   display: none;
 }
-`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/coming_back.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* What is said in a cell's output that the kernel did not say. */
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/coming_back.css"(o,e,a){var i=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),t=a.n(i),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(t());l.push([o.id,`/* What is said in a cell's output that the kernel did not say. */
 
 .aliquot-remark {
   color: var(--jp-ui-font-color2);
@@ -332,7 +589,7 @@ input.jp-mod-styled.aliquot-Slider-number {
   font-style: italic;
   padding-left: var(--jp-code-padding);
 }
-`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/devices.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* The devices: lines of the last minutes, and the short form where there are many. */
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/devices.css"(o,e,a){var i=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),t=a.n(i),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(t());l.push([o.id,`/* The devices: lines of the last minutes, and the short form where there are many. */
 
 .aliquot-Sparklines {
   display: grid;
@@ -410,7 +667,7 @@ input.jp-mod-styled.aliquot-Slider-number {
 .aliquot-Node {
   padding: 0 12px 8px;
 }
-`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/history.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* The history: charts in colours that stand out from both themes' background, and the tables below them. */
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/history.css"(o,e,a){var i=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),t=a.n(i),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(t());l.push([o.id,`/* The history: charts in colours that stand out from both themes' background, and the tables below them. */
 
 .aliquot-History {
   display: flex;
@@ -646,8 +903,8 @@ input.jp-mod-styled.aliquot-Slider-number {
   gap: 12px;
   margin: 12px 0 0;
 }
-`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=a.n(r),n=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/panel.css"),s=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/notice.css"),d=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/item.css"),u=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/bar.css"),p=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/devices.css"),c=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/kernels.css"),m=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"),h=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/coming_back.css"),f=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/share.css"),x=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/picker.css"),g=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/history.css"),v=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/cell_badge.css"),b=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/ways_out.css"),j=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/notebook.css"),q=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/launcher.css"),y=l()(i());y.i(n.A),y.i(s.A),y.i(d.A),y.i(u.A),y.i(p.A),y.i(c.A),y.i(m.A),y.i(h.A),y.i(f.A),y.i(x.A),y.i(g.A),y.i(v.A),y.i(b.A),y.i(j.A),y.i(q.A),y.push([o.id,`/* Only theme variables in all of these: they follow every theme, light or dark. */
-`,""]),a.d(e,{},{A:y})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/item.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* An entry of a list: a device or a kernel. */
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/index.css"(o,e,a){var i=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),t=a.n(i),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=a.n(r),n=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/panel.css"),s=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/notice.css"),d=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/item.css"),u=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/bar.css"),p=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/devices.css"),c=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/kernels.css"),m=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/actions.css"),h=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/coming_back.css"),x=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/share.css"),f=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/picker.css"),b=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/history.css"),g=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/admin.css"),v=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/cell_badge.css"),q=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/ways_out.css"),j=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/notebook.css"),y=a("./node_modules/css-loader/dist/cjs.js!./labextension/style/launcher.css"),w=l()(t());w.i(n.A),w.i(s.A),w.i(d.A),w.i(u.A),w.i(p.A),w.i(c.A),w.i(m.A),w.i(h.A),w.i(x.A),w.i(f.A),w.i(b.A),w.i(g.A),w.i(v.A),w.i(q.A),w.i(j.A),w.i(y.A),w.push([o.id,`/* Only theme variables in all of these: they follow every theme, light or dark. */
+`,""]),a.d(e,{},{A:w})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/item.css"(o,e,a){var i=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),t=a.n(i),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(t());l.push([o.id,`/* An entry of a list: a device or a kernel. */
 
 .aliquot-List {
   margin: 0;
@@ -789,7 +1046,7 @@ input.jp-mod-styled.aliquot-Slider-number {
 .aliquot-Item > .aliquot-Notice {
   margin-top: 6px;
 }
-`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/kernels.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* The kernels: quota, owners, and what is folded behind an entry. */
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/kernels.css"(o,e,a){var i=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),t=a.n(i),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(t());l.push([o.id,`/* The kernels: quota, owners, and what is folded behind an entry. */
 
 .aliquot-Quota {
   padding: 6px 12px 4px;
@@ -851,13 +1108,13 @@ input.jp-mod-styled.aliquot-Slider-number {
 .aliquot-List.aliquot-mod-ended {
   border-top: var(--jp-border-width) solid var(--jp-border-color2);
 }
-`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/launcher.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* The cards of kernels in Lab's launcher: a size stays on one line, as far as the card is wide enough. */
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/launcher.css"(o,e,a){var i=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),t=a.n(i),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(t());l.push([o.id,`/* The cards of kernels in Lab's launcher: a size stays on one line, as far as the card is wide enough. */
 
 .jp-LauncherCard[data-category='Notebook'] .jp-LauncherCard-label > p,
 .jp-LauncherCard[data-category='Console'] .jp-LauncherCard-label > p {
   text-wrap: balance;
 }
-`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/notebook.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* A kernel's GPU in its notebook: the line in toolbar and status bar, and the window that it opens. */
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/notebook.css"(o,e,a){var i=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),t=a.n(i),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(t());l.push([o.id,`/* A kernel's GPU in its notebook: the line in toolbar and status bar, and the window that it opens. */
 
 .aliquot-KernelItem {
   font-variant-numeric: tabular-nums;
@@ -946,7 +1203,7 @@ input.jp-mod-styled.aliquot-Slider-number {
   outline: var(--jp-focus-outline-width, 2px) solid var(--jp-focus-outline-color, var(--jp-brand-color1));
   outline-offset: 2px;
 }
-`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/notice.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* Sentences that ask for attention. */
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/notice.css"(o,e,a){var i=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),t=a.n(i),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(t());l.push([o.id,`/* Sentences that ask for attention. */
 
 .aliquot-Notice {
   display: flex;
@@ -999,7 +1256,7 @@ input.jp-mod-styled.aliquot-Slider-number {
 .aliquot-Notice-action:focus-visible {
   outline: var(--jp-focus-outline-width, 2px) solid var(--jp-focus-outline-color, var(--jp-brand-color1));
 }
-`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/panel.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* The sidebar panel as a whole. */
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/panel.css"(o,e,a){var i=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),t=a.n(i),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(t());l.push([o.id,`/* The sidebar panel as a whole. */
 
 .aliquot-Panel .jp-SidePanel-header:empty {
   display: none;
@@ -1035,7 +1292,7 @@ input.jp-mod-styled.aliquot-Slider-number {
 .aliquot-Queue {
   padding-block: 4px;
 }
-`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/picker.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* The dialog in which a kernel and its size are picked. */
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/picker.css"(o,e,a){var i=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),t=a.n(i),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(t());l.push([o.id,`/* The dialog in which a kernel and its size are picked. */
 
 .aliquot-KernelDialog .jp-Dialog-content {
   width: min(560px, calc(100vw - 32px));
@@ -1209,7 +1466,7 @@ input.jp-mod-styled.aliquot-Slider-number {
 .aliquot-SizeForm-dry-run[data-outcome='never'] {
   border-left-color: var(--jp-error-color1);
 }
-`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/share.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* Kernels that are shared: the dialog, and those of others in the list. */
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/share.css"(o,e,a){var i=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),t=a.n(i),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(t());l.push([o.id,`/* Kernels that are shared: the dialog, and those of others in the list. */
 
 .aliquot-ShareDialog .jp-Dialog-content {
   width: min(480px, calc(100vw - 32px));
@@ -1316,7 +1573,7 @@ input.jp-mod-styled.aliquot-Share-name {
   flex-wrap: wrap;
   gap: 4px 8px;
 }
-`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/ways_out.css"(o,e,a){var t=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),i=a.n(t),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(i());l.push([o.id,`/* What can be done about a wait: below a cell's badge, and in the window of the kernel's line. */
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/ways_out.css"(o,e,a){var i=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),t=a.n(i),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(t());l.push([o.id,`/* What can be done about a wait: below a cell's badge, and in the window of the kernel's line. */
 
 .aliquot-WaysOut {
   display: flex;
@@ -1361,4 +1618,4 @@ input.jp-mod-styled.aliquot-Share-name {
 .aliquot-WaysOut-kernel {
   overflow-wrap: anywhere;
 }
-`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/runtime/api.js"(o){o.exports=function(o){var e=[];return e.toString=function(){return this.map(function(e){var a="",t=void 0!==e[5];return e[4]&&(a+="@supports (".concat(e[4],") {")),e[2]&&(a+="@media ".concat(e[2]," {")),t&&(a+="@layer".concat(e[5].length>0?" ".concat(e[5]):""," {")),a+=o(e),t&&(a+="}"),e[2]&&(a+="}"),e[4]&&(a+="}"),a}).join("")},e.i=function(o,a,t,i,r){"string"==typeof o&&(o=[[null,o,void 0]]);var l={};if(t)for(var n=0;n<this.length;n++){var s=this[n][0];null!=s&&(l[s]=!0)}for(var d=0;d<o.length;d++){var u=[].concat(o[d]);t&&l[u[0]]||(void 0!==r&&(void 0===u[5]||(u[1]="@layer".concat(u[5].length>0?" ".concat(u[5]):""," {").concat(u[1],"}")),u[5]=r),a&&(u[2]&&(u[1]="@media ".concat(u[2]," {").concat(u[1],"}")),u[2]=a),i&&(u[4]?(u[1]="@supports (".concat(u[4],") {").concat(u[1],"}"),u[4]=i):u[4]="".concat(i)),e.push(u))}},e}},"./node_modules/css-loader/dist/runtime/noSourceMaps.js"(o){o.exports=function(o){return o[1]}},"./node_modules/style-loader/dist/runtime/injectStylesIntoStyleTag.js"(o){var e=[];function a(o){for(var a=-1,t=0;t<e.length;t++)if(e[t].identifier===o){a=t;break}return a}function t(o,t){for(var i={},r=[],l=0;l<o.length;l++){var n=o[l],s=t.base?n[0]+t.base:n[0],d=i[s]||0,u="".concat(s," ").concat(d);i[s]=d+1;var p=a(u),c={css:n[1],media:n[2],sourceMap:n[3],supports:n[4],layer:n[5]};if(-1!==p)e[p].references++,e[p].updater(c);else{var m=function(o,e){var a=e.domAPI(e);return a.update(o),function(e){e?(e.css!==o.css||e.media!==o.media||e.sourceMap!==o.sourceMap||e.supports!==o.supports||e.layer!==o.layer)&&a.update(o=e):a.remove()}}(c,t);t.byIndex=l,e.splice(l,0,{identifier:u,updater:m,references:1})}r.push(u)}return r}o.exports=function(o,i){var r=t(o=o||[],i=i||{});return function(o){o=o||[];for(var l=0;l<r.length;l++){var n=a(r[l]);e[n].references--}for(var s=t(o,i),d=0;d<r.length;d++){var u=a(r[d]);0===e[u].references&&(e[u].updater(),e.splice(u,1))}r=s}}},"./node_modules/style-loader/dist/runtime/insertBySelector.js"(o){var e={};o.exports=function(o,a){var t=function(o){if(void 0===e[o]){var a=document.querySelector(o);if(window.HTMLIFrameElement&&a instanceof window.HTMLIFrameElement)try{a=a.contentDocument.head}catch(o){a=null}e[o]=a}return e[o]}(o);if(!t)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");t.appendChild(a)}},"./node_modules/style-loader/dist/runtime/insertStyleElement.js"(o){o.exports=function(o){var e=document.createElement("style");return o.setAttributes(e,o.attributes),o.insert(e,o.options),e}},"./node_modules/style-loader/dist/runtime/setAttributesWithoutAttributes.js"(o,e,a){o.exports=function(o){var e=a.nc;e&&o.setAttribute("nonce",e)}},"./node_modules/style-loader/dist/runtime/styleDomAPI.js"(o){o.exports=function(o){if("u"<typeof document)return{update:function(){},remove:function(){}};var e=o.insertStyleElement(o);return{update:function(a){var t,i,r;t="",a.supports&&(t+="@supports (".concat(a.supports,") {")),a.media&&(t+="@media ".concat(a.media," {")),(i=void 0!==a.layer)&&(t+="@layer".concat(a.layer.length>0?" ".concat(a.layer):""," {")),t+=a.css,i&&(t+="}"),a.media&&(t+="}"),a.supports&&(t+="}"),(r=a.sourceMap)&&"u">typeof btoa&&(t+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(r))))," */")),o.styleTagTransform(t,e,o.options)},remove:function(){var o;null===(o=e).parentNode||o.parentNode.removeChild(o)}}}},"./node_modules/style-loader/dist/runtime/styleTagTransform.js"(o){o.exports=function(o,e){if(e.styleSheet)e.styleSheet.cssText=o;else{for(;e.firstChild;)e.removeChild(e.firstChild);e.appendChild(document.createTextNode(o))}}}}]);
+`,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/runtime/api.js"(o){o.exports=function(o){var e=[];return e.toString=function(){return this.map(function(e){var a="",i=void 0!==e[5];return e[4]&&(a+="@supports (".concat(e[4],") {")),e[2]&&(a+="@media ".concat(e[2]," {")),i&&(a+="@layer".concat(e[5].length>0?" ".concat(e[5]):""," {")),a+=o(e),i&&(a+="}"),e[2]&&(a+="}"),e[4]&&(a+="}"),a}).join("")},e.i=function(o,a,i,t,r){"string"==typeof o&&(o=[[null,o,void 0]]);var l={};if(i)for(var n=0;n<this.length;n++){var s=this[n][0];null!=s&&(l[s]=!0)}for(var d=0;d<o.length;d++){var u=[].concat(o[d]);i&&l[u[0]]||(void 0!==r&&(void 0===u[5]||(u[1]="@layer".concat(u[5].length>0?" ".concat(u[5]):""," {").concat(u[1],"}")),u[5]=r),a&&(u[2]&&(u[1]="@media ".concat(u[2]," {").concat(u[1],"}")),u[2]=a),t&&(u[4]?(u[1]="@supports (".concat(u[4],") {").concat(u[1],"}"),u[4]=t):u[4]="".concat(t)),e.push(u))}},e}},"./node_modules/css-loader/dist/runtime/noSourceMaps.js"(o){o.exports=function(o){return o[1]}},"./node_modules/style-loader/dist/runtime/injectStylesIntoStyleTag.js"(o){var e=[];function a(o){for(var a=-1,i=0;i<e.length;i++)if(e[i].identifier===o){a=i;break}return a}function i(o,i){for(var t={},r=[],l=0;l<o.length;l++){var n=o[l],s=i.base?n[0]+i.base:n[0],d=t[s]||0,u="".concat(s," ").concat(d);t[s]=d+1;var p=a(u),c={css:n[1],media:n[2],sourceMap:n[3],supports:n[4],layer:n[5]};if(-1!==p)e[p].references++,e[p].updater(c);else{var m=function(o,e){var a=e.domAPI(e);return a.update(o),function(e){e?(e.css!==o.css||e.media!==o.media||e.sourceMap!==o.sourceMap||e.supports!==o.supports||e.layer!==o.layer)&&a.update(o=e):a.remove()}}(c,i);i.byIndex=l,e.splice(l,0,{identifier:u,updater:m,references:1})}r.push(u)}return r}o.exports=function(o,t){var r=i(o=o||[],t=t||{});return function(o){o=o||[];for(var l=0;l<r.length;l++){var n=a(r[l]);e[n].references--}for(var s=i(o,t),d=0;d<r.length;d++){var u=a(r[d]);0===e[u].references&&(e[u].updater(),e.splice(u,1))}r=s}}},"./node_modules/style-loader/dist/runtime/insertBySelector.js"(o){var e={};o.exports=function(o,a){var i=function(o){if(void 0===e[o]){var a=document.querySelector(o);if(window.HTMLIFrameElement&&a instanceof window.HTMLIFrameElement)try{a=a.contentDocument.head}catch(o){a=null}e[o]=a}return e[o]}(o);if(!i)throw Error("Couldn't find a style target. This probably means that the value for the 'insert' parameter is invalid.");i.appendChild(a)}},"./node_modules/style-loader/dist/runtime/insertStyleElement.js"(o){o.exports=function(o){var e=document.createElement("style");return o.setAttributes(e,o.attributes),o.insert(e,o.options),e}},"./node_modules/style-loader/dist/runtime/setAttributesWithoutAttributes.js"(o,e,a){o.exports=function(o){var e=a.nc;e&&o.setAttribute("nonce",e)}},"./node_modules/style-loader/dist/runtime/styleDomAPI.js"(o){o.exports=function(o){if("u"<typeof document)return{update:function(){},remove:function(){}};var e=o.insertStyleElement(o);return{update:function(a){var i,t,r;i="",a.supports&&(i+="@supports (".concat(a.supports,") {")),a.media&&(i+="@media ".concat(a.media," {")),(t=void 0!==a.layer)&&(i+="@layer".concat(a.layer.length>0?" ".concat(a.layer):""," {")),i+=a.css,t&&(i+="}"),a.media&&(i+="}"),a.supports&&(i+="}"),(r=a.sourceMap)&&"u">typeof btoa&&(i+="\n/*# sourceMappingURL=data:application/json;base64,".concat(btoa(unescape(encodeURIComponent(JSON.stringify(r))))," */")),o.styleTagTransform(i,e,o.options)},remove:function(){var o;null===(o=e).parentNode||o.parentNode.removeChild(o)}}}},"./node_modules/style-loader/dist/runtime/styleTagTransform.js"(o){o.exports=function(o,e){if(e.styleSheet)e.styleSheet.cssText=o;else{for(;e.firstChild;)e.removeChild(e.firstChild);e.appendChild(document.createTextNode(o))}}}}]);

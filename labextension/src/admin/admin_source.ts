@@ -1,0 +1,18 @@
+// The requests of the administrator's view: the client in Lab, the page's own in a browser without
+// Lab, a script in tests. No DOM.
+
+import { IHolders, IQueue, IQuota, ISizeRequest } from '../tokens';
+
+/** Each request rejects with an Error whose message is the server's, or says why none came. */
+export interface IAdminSource {
+  holders(): Promise<IHolders>;
+  queue(): Promise<IQueue>;
+  quota(): Promise<IQuota>;
+  swapOut(kernelId: string): Promise<unknown>;
+  restore(kernelId: string): Promise<unknown>;
+  resize(kernelId: string, request: Partial<ISizeRequest>): Promise<unknown>;
+  /** End a kernel; its variables are lost. */
+  end(kernelId: string): Promise<void>;
+  /** Send the kernel's owner a text, which Lab shows once. */
+  message(kernelId: string, text: string): Promise<void>;
+}
