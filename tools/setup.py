@@ -13,6 +13,7 @@ import argparse
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -31,6 +32,10 @@ VENV = ROOT / ".venv"
 BUILD = ROOT / "build"
 LOG = BUILD / "setup.log"
 HEARTBEAT_SECONDS = 10.0
+MACHINES = ("x86_64", "aarch64")  # those that the hook has assembly for
+PROXY_HELP = "behind a proxy set HTTPS_PROXY, and for a mirror of the index PIP_INDEX_URL"
+# The user allows set-up to install Debian packages: nothing else of it changes the machine.
+MAY_INSTALL = "ALIQUOT_SYSTEM_PACKAGES"
 TORCH_VENV = BUILD / "torch"  # an environment of its own: several GB, and only `make test-torch` needs it
 TORCH_PACKAGES = ("torch==2.11.0", "numpy>=2,<3", "nvidia-ml-py>=12.560", "nvidia-cuda-crt==13.0.*")
 BUILD_REQUIREMENTS = (
@@ -132,6 +137,20 @@ def fingerprint(extra: str) -> str:
 
 
 def check_host() -> None:
+    """End in one sentence where this machine cannot build Aliquot."""
+    if sys.platform != "linux":
+        name = {"darwin": "macOS", "win32": "Windows"}.get(sys.platform, sys.platform)
+        raise SystemExit(
+            f"[setup] Aliquot runs on Linux, but this machine has {name}. Use a machine, a virtual machine or a "
+            "container with Linux"
+        )
+    if platform.machine() not in MACHINES:
+        raise SystemExit(
+            f"[setup] Aliquot is built for {' and '.join(MACHINES)}, but this machine is {platform.machine()}. "
+            "Use one of these"
+        )
+    if platform.machine() == "aarch64":
+        say("[setup] note: Aliquot is built for arm64, and has not been tested on it")
     if sys.version_info < (3, 10):  # noqa: UP036 (the python3 that calls make may be old)
         raise SystemExit(
             f"[setup] Python 3.10 or newer is needed, but this is {sys.version.split()[0]}. Run make "
@@ -182,7 +201,7 @@ def remove_former_name() -> None:
 def install_packages(extra: str) -> None:
     pip = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install"]
     if not run_step("fetching build requirements", [*pip, *build_requirements()]):
-        fail("pip install of the build requirements", "is the package index reachable?")
+        fail("pip install of the build requirements", f"is the package index reachable? {PROXY_HELP}")
     title = f"installing Aliquot [{extra}], its Python packages and native libraries"
     strict = ["--config-settings=cmake.define.ALIQUOT_WERROR=ON"] if extra == "test" else []
     if not run_step(title, [*pip, "--no-build-isolation", *strict, "--editable", f".[{extra}]"]):
@@ -204,8 +223,13 @@ def install_torch() -> None:
     stamp.write_text(want)
 
 
+def may_install() -> bool:
+    """Return whether the user allows set-up to install Debian packages."""
+    return os.environ.get(MAY_INSTALL, "") == "1"
+
+
 def install_system_packages() -> None:
-    """Install Chromium, clang, valgrind and container engines for tests; only as root on Debian."""
+    """Install Chromium, clang, valgrind and container engines for tests, as root on Debian, if the user allows it."""
     wanted = {**SYSTEM_PACKAGES, **offload_compiler(), **ENGINE_PACKAGES}
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), ENGINE_FOLDERS])
     missing = [package for program, package in wanted.items() if shutil.which(program, path=path) is None]
@@ -215,6 +239,11 @@ def install_system_packages() -> None:
         reason = "set-up installs packages as root on Debian only: install them to run all tests"
         leave_out(f"the Debian packages {', '.join(missing)}", "tests that need them are skipped", reason)
         return
+    if not may_install():
+        reason = f"set-up installs them only if you allow it: {MAY_INSTALL}=1 make test"
+        leave_out(f"the Debian packages {', '.join(missing)}", "tests that need them are skipped", reason)
+        return
+    say(f"[setup] {MAY_INSTALL}=1: installing the Debian packages {', '.join(missing)} and what they need")
     install = [*APT, "install", "--no-install-recommends", *missing, "fonts-dejavu-core"]
     if not (run_step("apt-get update", [*APT, "update"]) and run_step(f"installing {', '.join(missing)}", install)):
         leave_out(f"the Debian packages {', '.join(missing)}", "tests that need them are skipped")
@@ -222,7 +251,7 @@ def install_system_packages() -> None:
 
 def install_headless_chromium() -> None:
     """Install the browser that the browser tests prefer, as root, where the distribution has it."""
-    if shutil.which(HEADLESS) or os.geteuid() != 0 or shutil.which("apt-cache") is None:
+    if shutil.which(HEADLESS) or os.geteuid() != 0 or not may_install() or shutil.which("apt-cache") is None:
         return
     if subprocess.run(["apt-cache", "show", HEADLESS], capture_output=True, check=False).returncode == 0:
         run_step(f"installing {HEADLESS}", [*APT, "install", "--no-install-recommends", HEADLESS])

@@ -153,3 +153,89 @@ def test_the_set_up_asks_for_the_cmake_that_the_build_asks_for() -> None:
     assert needed is not None
     assert (int(needed[1]), int(needed[2])) == setup.CMAKE_NEEDED
     assert setup.CMAKE_REQUIREMENT.startswith(f"cmake>={needed[1]}.{needed[2]},")
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "want"),
+    [
+        ("darwin", "arm64", "Aliquot runs on Linux, but this machine has macOS."),
+        ("win32", "AMD64", "Aliquot runs on Linux, but this machine has Windows."),
+        ("linux", "riscv64", "Aliquot is built for x86_64 and aarch64, but this machine is riscv64."),
+    ],
+)
+def test_another_system_or_processor_is_told_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, system: str, machine: str, want: str
+) -> None:
+    monkeypatch.setattr(setup.sys, "platform", system)
+    monkeypatch.setattr(setup.platform, "machine", lambda: machine)
+    with pytest.raises(SystemExit) as end:
+        setup.check_host()
+    assert str(end.value).startswith(f"[setup] {want}")
+    assert "\n" not in str(end.value)
+
+
+def test_arm64_is_told_that_it_is_not_tested_and_goes_on(
+    steps: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bin" / "gcc").touch(mode=0o755)
+    monkeypatch.setattr(setup.platform, "machine", lambda: "aarch64")
+    setup.check_host()
+    assert "built for arm64, and has not been tested on it" in capsys.readouterr().out
+
+
+def test_a_machine_without_a_compiler_is_told_what_to_install(steps: list[list[str]]) -> None:
+    with pytest.raises(SystemExit, match="no C compiler found: install gcc"):
+        setup.check_host()
+
+
+def test_a_package_index_out_of_reach_ends_with_what_to_set_behind_a_proxy(
+    steps: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(setup, "run_step", lambda title, command: False)
+    with pytest.raises(SystemExit, match=r"is the package index reachable.*HTTPS_PROXY.*PIP_INDEX_URL"):
+        setup.install_packages("demo")
+
+
+@pytest.fixture
+def a_debian(steps: list[list[str]], left_out_list: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of programs of a Debian machine on which set-up is root and tests' packages are missing."""
+    monkeypatch.setattr(setup, "ENGINE_FOLDERS", str(tmp_path / "bin"))
+    monkeypatch.setattr(setup.os, "geteuid", lambda: 0)
+    monkeypatch.delenv(setup.MAY_INSTALL, raising=False)
+    (tmp_path / "bin" / "apt-get").touch(mode=0o755)
+    return tmp_path / "bin"
+
+
+def test_root_installs_no_system_package_unasked(steps: list[list[str]], a_debian: Path) -> None:
+    setup.install_system_packages()
+    setup.install_headless_chromium()
+    assert steps == []
+    [(part, effect, reason)] = setup.left_out.entries()
+    assert "chromium" in part
+    assert effect == "tests that need them are skipped"
+    assert "ALIQUOT_SYSTEM_PACKAGES=1 make test" in reason
+
+
+def test_root_that_allows_it_is_told_each_package_before_it_is_installed(
+    steps: list[list[str]], a_debian: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(setup.MAY_INSTALL, "1")
+    setup.install_system_packages()
+    said = capsys.readouterr().out
+    update, install = steps
+    assert update[-1] == "update"
+    packages = install[install.index("--no-install-recommends") + 1 :]
+    assert {"chromium", "podman", "valgrind"} <= set(packages)
+    assert [package for package in packages[:-1] if package not in said] == []
+    assert setup.left_out.entries() == []
+
+
+def test_another_account_than_root_installs_none_even_if_it_allows_it(
+    steps: list[list[str]], a_debian: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(setup.MAY_INSTALL, "1")
+    monkeypatch.setattr(setup.os, "geteuid", lambda: 1000)
+    setup.install_system_packages()
+    assert steps == []
+    [(_, _, reason)] = setup.left_out.entries()
+    assert "as root on Debian only" in reason
