@@ -5,22 +5,17 @@ A gateway with users and its own node agent runs next to them.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import tempfile
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import nbformat
 import pytest
 from ports import free_port
 
@@ -28,14 +23,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 if TYPE_CHECKING:
     from tests.documents.command_table import RUN, RUN_AGENTS, RUN_ALONE, RUN_TOGETHER
     from tests.documents.printed_commands import exports_before, printed
-    from tests.documents.reader_environment import make_environment, variables_of
+    from tests.documents.reader_environment import variables_of
+    from tests.documents.reader_server import PATIENCE_SECONDS, a_folder, answers, started
 else:
     from command_table import RUN, RUN_AGENTS, RUN_ALONE, RUN_TOGETHER
     from printed_commands import exports_before, printed
-    from reader_environment import make_environment, variables_of
+    from reader_environment import variables_of
+    from reader_server import PATIENCE_SECONDS, a_folder, answers, started
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_SECONDS = 120.0
 TOKEN = "alices-token-of-this-test"
 ADMIN_TOKEN = "adas-token-of-this-test"
 CONFIGURATION = f"""
@@ -149,63 +145,6 @@ class Scene:
             timeout=PATIENCE_SECONDS,
             check=False,
         )
-
-
-@contextlib.contextmanager
-def a_folder() -> Iterator[Path]:
-    """The folder of a reader who has a checkout, an environment of their own in it, and notebooks."""
-    folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
-    try:
-        make_environment(folder / "venv")
-        (folder / ".venv").symlink_to("venv")
-        (folder / "Makefile").symlink_to(ROOT / "Makefile")
-        (folder / "docs" / "reference").mkdir(parents=True)
-        (folder / "labextension" / "dist").mkdir(parents=True)
-        cell = nbformat.v4.new_code_cell("epochs = 1", metadata={"tags": ["parameters"]})
-        cells = [cell, nbformat.v4.new_code_cell("print(epochs)")]
-        spec = {"name": "python3", "display_name": "Python 3", "language": "python"}
-        for name in ("notebook.ipynb", "in.ipynb"):
-            nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": spec}), folder / name)
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def started(command: str, folder: Path, is_ready: Callable[[str], bool]) -> Iterator[None]:
-    """Keep the command running, once its log shows that it is ready.
-
-    It has to end by itself at SIGTERM.
-    """
-    with (folder / "out.log").open("wb") as log:
-        process = subprocess.Popen(
-            ["bash", "-c", f"exec {command}"],
-            cwd=folder,
-            env=variables_of(folder / "venv", folder),
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not is_ready(said := (folder / "out.log").read_text()):
-            assert process.poll() is None, said
-            assert time.monotonic() < deadline, said
-            time.sleep(0.05)  # between two looks: a log and a port have no event
-        yield
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(PATIENCE_SECONDS)
-        finally:
-            process.kill()
-
-
-def answers(url: str) -> bool:
-    with contextlib.suppress(OSError):
-        urllib.request.urlopen(url, timeout=5).close()
-        return True
-    return False
 
 
 @pytest.fixture(scope="module")

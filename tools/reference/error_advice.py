@@ -94,6 +94,16 @@ ADVICE = {
     "Refusal": (
         "read the message: a placement or a relay's request was refused. REST has it as one of the classes above."
     ),
+    "ClientError": "correct the address, token or certificate that you gave to the client.",
+    "NoAnswerError": "look whether the server runs at that address; then ask again.",
+    "AnswerError": "check the address: another server answers, or one of another release.",
+    "RefusedError": "read the message: it is the server's.",
+    "InvalidRequestError": "correct the request; sending it again does not help.",
+    "NotAllowedError": "use a token of a user who may do this.",
+    "NotFoundError": "take an id that `kernels()` lists.",
+    "ConflictError": "read the message; wait, or end what is in the way.",
+    "TooManyRequestsError": "send fewer requests; the client waits by itself, for a while.",
+    "ServerError": "look at the gateway's log, and run `aliquot doctor` there.",
     "DemoError": "read the message; `make demo` ends with 1 then.",
     "NotebookError": "read the message: the notebook cannot be played.",
 }

@@ -17,7 +17,7 @@ from .error_advice import ADVICE, IN_CELLS
 from .tables import GENERATED, cell, code
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("gateway", "provisioner", "gpu_hook", "demo")
+PACKAGES = ("client", "gateway", "provisioner", "gpu_hook", "demo")
 _FEWEST_WORDS = 3
 _HEAD = f"""\
 # Errors and their messages

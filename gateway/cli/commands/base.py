@@ -47,7 +47,14 @@ def _is_whole_number(word: str) -> bool:
 
 def metavar(trait: str) -> str:
     """Return the placeholder of an option's value in a help text: FOLDER for ``runtime_dir``."""
-    kinds = {"dir": "FOLDER", "prefix": "FOLDER", "memory": "BYTES", "notebook": "FILE"}
+    kinds = {
+        "range": "RANGE",
+        "interval": "SECONDS",
+        "dir": "FOLDER",
+        "prefix": "FOLDER",
+        "memory": "BYTES",
+        "notebook": "FILE",
+    }
     return kinds.get(trait.rpartition("_")[2], trait.upper())
 
 
