@@ -17,7 +17,7 @@ from jupyter_aliquot.gateway.reports.holders import Holders
 from jupyter_aliquot.gateway.reports.kernel import Kernel, Share
 from jupyter_aliquot.gateway.reports.outputs import RunningCells
 from jupyter_aliquot.gateway.reports.quota import Queue, Quota
-from jupyter_aliquot.gateway.reports.status import DryRun, Folder, Nodes, RemoteNode, Sizes, Status
+from jupyter_aliquot.gateway.reports.status import DryRun, Folder, Nodes, NodeSchedule, RemoteNode, Sizes, Status
 from jupyter_aliquot.gateway.reports.usage import UsageReport
 
 from .errors import ClientError
@@ -196,6 +196,26 @@ def kernel_outputs(
 def nodes() -> Call[list[RemoteNode]]:
     """Return the nodes on other machines."""
     return _get("nodes", Nodes, "nodes")
+
+
+def node(name: str) -> Call[NodeSchedule]:
+    """Return whether kernels start on a node, and the kernels there. For administrators."""
+    return _get(f"nodes/{_part(name)}", NodeSchedule)
+
+
+def cordon_node(name: str, reason: str | None = None) -> Call[NodeSchedule]:
+    """Let nothing new start on a node. For administrators."""
+    return _call("POST", f"nodes/{_part(name)}/cordon", NodeSchedule, body={"reason": reason})
+
+
+def drain_node(name: str, reason: str | None = None) -> Call[NodeSchedule]:
+    """Cordon a node, and have its kernels swapped out. For administrators."""
+    return _call("POST", f"nodes/{_part(name)}/drain", NodeSchedule, body={"reason": reason})
+
+
+def uncordon_node(name: str) -> Call[NodeSchedule]:
+    """Let kernels start on a node again. For administrators."""
+    return _call("POST", f"nodes/{_part(name)}/uncordon", NodeSchedule)
 
 
 def history(

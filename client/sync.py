@@ -12,7 +12,7 @@ from jupyter_aliquot.gateway.reports.holders import Holders
 from jupyter_aliquot.gateway.reports.kernel import Kernel, Share
 from jupyter_aliquot.gateway.reports.outputs import RunningCells
 from jupyter_aliquot.gateway.reports.quota import Queue, Quota
-from jupyter_aliquot.gateway.reports.status import DryRun, Folder, RemoteNode, Sizes, Status
+from jupyter_aliquot.gateway.reports.status import DryRun, Folder, NodeSchedule, RemoteNode, Sizes, Status
 from jupyter_aliquot.gateway.reports.usage import UsageReport
 
 from . import jupyter, operations
@@ -173,6 +173,22 @@ class Client:
     def nodes(self) -> list[RemoteNode]:
         """Return the nodes on other machines."""
         return self._portal.run(self._exchange.send(operations.nodes()))
+
+    def node(self, name: str) -> NodeSchedule:
+        """Return whether kernels start on a node, and the kernels there. For administrators."""
+        return self._portal.run(self._exchange.send(operations.node(name)))
+
+    def cordon_node(self, name: str, reason: str | None = None) -> NodeSchedule:
+        """Let nothing new start on a node. For administrators."""
+        return self._portal.run(self._exchange.send(operations.cordon_node(name, reason)))
+
+    def drain_node(self, name: str, reason: str | None = None) -> NodeSchedule:
+        """Cordon a node, and have its kernels swapped out. For administrators."""
+        return self._portal.run(self._exchange.send(operations.drain_node(name, reason)))
+
+    def uncordon_node(self, name: str) -> NodeSchedule:
+        """Let kernels start on a node again. For administrators."""
+        return self._portal.run(self._exchange.send(operations.uncordon_node(name)))
 
     def history(self, range: HistoryRange = "hour", kernel: Iterable[str] = (), device: Iterable[str] = ()) -> History:
         """Return the use of devices and kernels in steps.

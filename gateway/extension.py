@@ -32,6 +32,7 @@ from jupyter_aliquot.gateway.containers.host_limits import HostLimits
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
 from jupyter_aliquot.gateway.containers.planner import base_of
 from jupyter_aliquot.gateway.culling.policy import Culling
+from jupyter_aliquot.gateway.events.audit import Audit, tell_cordon
 from jupyter_aliquot.gateway.events.stream import KernelEvents
 from jupyter_aliquot.gateway.folders.registry import Folders
 from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders, private_folders
@@ -56,6 +57,7 @@ from jupyter_aliquot.gateway.node.grant_server import LocalSocket
 from jupyter_aliquot.gateway.node.launcher import agent_arguments, agent_starter
 from jupyter_aliquot.gateway.node.lent_numbers import LentNumbers
 from jupyter_aliquot.gateway.node.watcher import NodeWatch
+from jupyter_aliquot.gateway.nodes.cordons import Cordons
 from jupyter_aliquot.gateway.nodes.registry import RemoteNodes
 from jupyter_aliquot.gateway.nodes.remembered import RememberedNodes
 from jupyter_aliquot.gateway.nodes.tokens import NoTokens, TokenFile
@@ -197,6 +199,7 @@ class AliquotExtension(ExtensionApp):
         services.watch.listen(self._socket.watch)
         services.admission.observe(services.watch.refresh)
         services.quota_file.listen(services.admission.plan_again)
+        services.cordons.observe(lambda *_: services.admission.plan_again())
         if isinstance(server.kernel_manager, AliquotKernelManager):
             self._own = OwnKernels(server.kernel_manager, self._local_parts, services)
         if isinstance(server.kernel_manager, AliquotRemoteKernelManager):
@@ -227,21 +230,19 @@ class AliquotExtension(ExtensionApp):
         settings = self.configuration or Aliquot(parent=server)
         clock, folder = SystemClock(), self._memory.folder
         runtime = RuntimeDir(Path(settings.runtime_dir)) if settings.runtime_dir else find_runtime_dir()
-        starter = agent_starter(runtime, settings) if settings.start_agent else None
-        # An agent that a service starts is asked the same: a software GPU in a GPU's place is told.
-        asked = agent_arguments(settings)
         accounts = OwnerAccounts(settings.account_of) if settings.run_kernels_as == "owner" else None
-        link = AgentLink(
-            runtime.path, clock, starter, self.log, partial(differences, asked), partial(_uid_of, server, accounts)
-        )
+        link = agent_link(settings, runtime, clock, self.log, partial(_uid_of, server, accounts))
 
         def find_user(name: str) -> User:
             return user_finder(server.identity_provider)(name)
 
         watch = _node_watch(settings, runtime, clock, self.log)
         limits = LimitGuard(Limits(parent=server), clock, lambda name: find_user(name).is_admin, self.log)
-        quota_file = open_quota_file(settings.quota_path(), None if folder is None else folder.path, clock, self.log)
-        rules = admission_settings(find_user, settings, limits, quota_file, self._check_budget)
+        state = None if folder is None else folder.path
+        quota_file = open_quota_file(settings.quota_path(), state, clock, self.log)
+        audit = Audit(state, self.log, server.event_logger.handlers if server.event_logger else ())
+        cordons = audited_cordons(audit, state, clock, self.log)
+        rules = admission_settings(find_user, settings, limits, quota_file, cordons, self._check_budget)
         return Services(
             server=server,
             settings=settings,
@@ -252,8 +253,10 @@ class AliquotExtension(ExtensionApp):
             link=link,
             admission=Admission(link, clock, rules, self.log),
             watch=watch,
-            nodes=remote_nodes(settings, None if folder is None else folder.path, clock, watch, self.log),
-            folders=shared_folders(server, settings, None if folder is None else folder.path, self.log),
+            nodes=remote_nodes(settings, state, clock, watch, self.log),
+            cordons=cordons,
+            audit=audit,
+            folders=shared_folders(server, settings, state, self.log),
             endings=Endings(None if folder is None else folder.endings, clock, self.log),
             limits=limits,
             quota_file=quota_file,
@@ -291,7 +294,7 @@ class AliquotExtension(ExtensionApp):
             services.admission.snapshot, services.link, lambda: services.watch.view().status, rules, clock
         )
         tokens = TokenFile(Path(settings.agent_token_file)) if settings.agent_token_file else NoTokens()
-        told = replace(told, nodes=services.nodes, agent_tokens=tokens, accounting=accounting)
+        told = replace(told, nodes=services.nodes, cordons=services.cordons, agent_tokens=tokens, accounting=accounting)
         quotas = QuotaSources(services.quota_file, self._snapshots.admission)
         holders = HolderSources(KernelProcesses(partial(_first_processes, services.server), clock), clock)
         told = replace(told, holders=holders)
@@ -434,6 +437,7 @@ def admission_settings(
     settings: Aliquot,
     limits: LimitGuard,
     quota_file: QuotaFile,
+    cordons: Cordons,
     check_budget: BudgetCheck,
 ) -> AdmissionSettings:
     """Return the settings of admission: its refusals, and how long requests wait."""
@@ -441,11 +445,25 @@ def admission_settings(
     return AdmissionSettings(
         caps=settings.gpu_caps(),
         quotas=lambda: quota_file.quotas,
+        cordon_of=cordons.of,
         check_class=lambda owner, request, kernelspec: policy.check(find_user(owner), request, kernelspec=kernelspec),
         check_queue=limits.check_queue,
         check_budget=check_budget,
         queue_timeout_seconds=settings.queue_timeout_seconds or None,
     )
+
+
+def agent_link(
+    settings: Aliquot,
+    runtime: RuntimeDir,
+    clock: SystemClock,
+    log: logging.Logger,
+    uid_of: Callable[[KernelRef], int | None],
+) -> AgentLink:
+    """Return the connection to the node agent, which starts one where the settings say so."""
+    starter = agent_starter(runtime, settings) if settings.start_agent else None
+    # An agent that a service starts is asked the same: a software GPU in a GPU's place is told.
+    return AgentLink(runtime.path, clock, starter, log, partial(differences, agent_arguments(settings)), uid_of)
 
 
 def _node_watch(settings: Aliquot, runtime: RuntimeDir, clock: SystemClock, log: logging.Logger) -> NodeWatch:
@@ -463,6 +481,13 @@ def remote_nodes(
 
     remembered = RememberedNodes(state and state / "nodes.json", log)
     return RemoteNodes(remembered, clock, settings.status_refresh_seconds, log, local_name)
+
+
+def audited_cordons(audit: Audit, state: Path | None, clock: SystemClock, log: logging.Logger) -> Cordons:
+    """Return the cordons of nodes, with those of an earlier run of this gateway."""
+    cordons = Cordons(state and state / "cordons.json", clock, log)
+    cordons.observe(partial(tell_cordon, audit))
+    return cordons
 
 
 def shared_folders(server: ServerApp, settings: Aliquot, state: Path | None, log: logging.Logger) -> Folders:

@@ -13,11 +13,13 @@ from jupyter_server.serverapp import ServerApp
 
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.events.audit import Audit
 from jupyter_aliquot.gateway.folders.registry import Folders
 from jupyter_aliquot.gateway.kernels.owner_accounts import OwnerAccounts
 from jupyter_aliquot.gateway.limits.guard import LimitGuard
 from jupyter_aliquot.gateway.node.connection import AgentLink
 from jupyter_aliquot.gateway.node.watcher import NodeWatch
+from jupyter_aliquot.gateway.nodes.cordons import Cordons
 from jupyter_aliquot.gateway.nodes.registry import RemoteNodes
 from jupyter_aliquot.gateway.scheduling.admission import Admission
 from jupyter_aliquot.gateway.state.gateway_memory import GatewayMemory
@@ -43,6 +45,8 @@ class Services:
     watch: NodeWatch
     # Nodes on other machines, whose agents dial in.
     nodes: RemoteNodes
+    cordons: Cordons
+    audit: Audit
     folders: Folders
     endings: Endings
     limits: LimitGuard

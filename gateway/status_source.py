@@ -83,6 +83,7 @@ class SnapshotSource:
             version=__version__,
             node=NodeView(node.status, (*problems, *self._remarks)),
             nodes=() if self._is_remote else self._services.nodes.views(),
+            cordons={} if self._is_remote else self._services.cordons.all,
             kernels=(*ours, *waiting_elsewhere(admission, ours, kernel_id)),
             queue_length=len(admission.queue),
             counts=admission.counts,

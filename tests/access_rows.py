@@ -101,6 +101,10 @@ TABLE = (
     Row("PUT", "aliquot/api/v1/folders/zoe", (403, 403, 403, 403, 403, 403, 400), _FOLDER),
     Row("DELETE", "aliquot/api/v1/folders/zoe", (403, 403, 403, 403, 403, 403, 404)),
     Row("GET", "aliquot/api/v1/nodes", ALL),
+    Row("GET", "aliquot/api/v1/nodes/zoe", (403, 403, 403, 403, 403, 403, 404)),
+    Row("POST", "aliquot/api/v1/nodes/zoe/cordon", (403, 403, 403, 403, 403, 403, 404), {}),
+    Row("POST", "aliquot/api/v1/nodes/zoe/uncordon", (403, 403, 403, 403, 403, 403, 404), {}),
+    Row("POST", "aliquot/api/v1/nodes/zoe/drain", (403, 403, 403, 403, 403, 403, 404), {}),
     # By a token of agents alone, and no user has one.
     Row("WEBSOCKET", "aliquot/api/v1/agents", (403, 403, 403, 403, 403, 403, 403)),
     Row("GET", "aliquot/api/v1/holders", ADMIN),

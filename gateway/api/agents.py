@@ -1,4 +1,4 @@
-"""The WebSocket /aliquot/api/v1/agents, which node agents of other machines dial, and GET nodes.
+"""The WebSocket /aliquot/api/v1/agents, which node agents of other machines dial.
 
 An agent proves itself by its own bearer token; no user's token opens this path. The handler passes
 frames between the socket and the gateway's client of the agent, and reads the first one alone.
@@ -15,19 +15,18 @@ import logging
 import math
 from typing import Any
 
-from jupyter_server.auth.decorator import allow_unauthenticated, authorized
-from tornado.web import HTTPError, authenticated
+from jupyter_server.auth.decorator import allow_unauthenticated
+from tornado.web import HTTPError
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from jupyter_aliquot.gateway.limits.guard import SETTING as LIMITS, LimitGuard
 from jupyter_aliquot.gateway.nodes.limits import LONGEST_FRAME, LONGEST_REGISTRATION, FrameRates, close_reason
 from jupyter_aliquot.gateway.nodes.registry import Pipe, RemoteNodes, read_registration
 from jupyter_aliquot.gateway.nodes.tokens import TokenChecker, TokenRefusedError, TokenUnknownError
-from jupyter_aliquot.gateway.status.nodes import nodes_report
 from jupyter_aliquot.gpu_hook.waiting import outlasting_task
 from jupyter_aliquot.provisioner.errors import AliquotError, LimitError, RequestError
 
-from .base import SETTING, AliquotHandler, Sources
+from .base import SETTING, Sources
 
 # From RFC 6455's registry: a policy of the server refuses; the server goes, or closes for now.
 _REFUSED, _TRY_AGAIN = 1008, 1013
@@ -38,16 +37,6 @@ _REGISTER_SECONDS = 10.0
 _CHECK_SECONDS = 60.0
 
 log = logging.getLogger(__name__)
-
-
-class NodesHandler(AliquotHandler):
-    """Answer the nodes on other machines."""
-
-    @authenticated
-    @authorized
-    async def get(self) -> None:
-        snapshot = self.sources.snapshot(self.requester)
-        self.answer({"nodes": nodes_report(snapshot.nodes, self.requester.name, snapshot.memo)})
 
 
 class AgentsHandler(WebSocketHandler):

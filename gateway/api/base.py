@@ -19,6 +19,7 @@ from jupyter_aliquot.gateway.folders.registry import Folders
 from jupyter_aliquot.gateway.history.recorder import UsageHistory
 from jupyter_aliquot.gateway.holders.processes import KernelProcesses
 from jupyter_aliquot.gateway.kernels.operations import KernelChanges
+from jupyter_aliquot.gateway.nodes.cordons import Cordons
 from jupyter_aliquot.gateway.nodes.registry import RemoteNodes
 from jupyter_aliquot.gateway.nodes.tokens import NoTokens, TokenChecker
 from jupyter_aliquot.gateway.reports import to_json
@@ -75,6 +76,8 @@ class Sources:
     accounting: UsageAccounting | None = None
     # None on a server in gateway mode, too.
     nodes: RemoteNodes | None = None
+    # None on a server in gateway mode, too.
+    cordons: Cordons | None = None
     agent_tokens: TokenChecker = field(default_factory=NoTokens)
     # None on a server in gateway mode, too.
     outlooks: DryRunService | None = None

@@ -22,7 +22,7 @@ from jupyter_aliquot.gateway.status.report import status_text
 from jupyter_aliquot.provisioner.errors import AliquotError
 
 from .administration import ADMINISTRATION_HANDLERS
-from .agents import AgentsHandler, NodesHandler
+from .agents import AgentsHandler
 from .base import SETTING, AliquotHandler, Sources
 from .contract import ContractHandler
 from .dry_run import DryRunHandler, DryRunsHandler
@@ -30,6 +30,7 @@ from .events import EventsHandler
 from .history import HistoryHandler
 from .jupyter import read_body
 from .kernels import KERNEL_HANDLERS
+from .nodes import NODE_HANDLERS
 from .quota import QUOTA_HANDLERS
 from .shares import SHARE_HANDLERS
 from .usage import UsageHandler
@@ -159,7 +160,7 @@ HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
     *KERNEL_HANDLERS,
     *SHARE_HANDLERS,
     (r"/aliquot/api/v1/events", EventsHandler),
-    (r"/aliquot/api/v1/nodes", NodesHandler),
+    *NODE_HANDLERS,
     (r"/aliquot/api/v1/agents", AgentsHandler),
     (r"/aliquot/api/v1/history", HistoryHandler),
     (r"/aliquot/api/v1/usage", UsageHandler),

@@ -40,6 +40,9 @@ COMMANDS = {
     "holders": (f"{_ADMIN}.holders.HoldersCommand", "users and idle kernels: what they hold, and what they use of it"),
     "message": (f"{_ADMIN}.owners.MessageCommand", "write to the owner of a kernel; JupyterLab shows it"),
     "end": (f"{_ADMIN}.owners.EndCommand", "end a kernel; its variables are lost"),
+    "cordon": (f"{_HERE}.nodes.CordonCommand", "let nothing new start on a node"),
+    "uncordon": (f"{_HERE}.nodes.UncordonCommand", "let kernels start on a node again"),
+    "drain": (f"{_HERE}.nodes.DrainCommand", "cordon a node, and swap its kernels out"),
     "sizes": (f"{_HERE}.sizes.SizesCommand", "the sizes that kernels can have; --install writes them as kernelspecs"),
     "simulate": (f"{_HERE}.simulate.SimulateCommand", "a trace of jobs on a cluster, under several queue orders"),
     "install-service": (

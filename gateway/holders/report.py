@@ -40,7 +40,7 @@ def holders_report(snapshot: StatusSnapshot, who: User, host: Mapping[str, HostU
     return {
         "at": iso_moment(now),
         "node": node_report(snapshot),
-        "nodes": nodes_report(snapshot.nodes, who.name, snapshot.memo),
+        "nodes": nodes_report(snapshot.nodes, who.name, snapshot.memo, snapshot.cordons),
         "devices": snapshot.memo.devices(status).reports(who.name) if status else [],
         "kernels": kernels,
         "users": _users(snapshot, kernels),

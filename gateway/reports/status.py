@@ -35,6 +35,33 @@ class StatusUser(TypedDict):
     gpu_limit: UserGpuLimit | None
 
 
+class Cordon(TypedDict):
+    """The mark of a node on which nothing new starts; draining: its kernels are swapped out, too."""
+
+    since: str
+    reason: str | None
+    draining: bool
+
+
+class NodeKernel(TypedDict):
+    """A kernel on a node, as far as it matters to a drain."""
+
+    kernel_id: str
+    owner: str
+    label: str
+    state: str
+    reason: str | None
+
+
+class NodeSchedule(TypedDict):
+    """Whether kernels start on a node, and the kernels that are there."""
+
+    name: str
+    cordon: Cordon | None
+    cordoned_by: str | None
+    kernels: list[NodeKernel]
+
+
 class HostCopies(TypedDict):
     """Host memory that holds copies of swapped-out kernels."""
 
@@ -54,6 +81,7 @@ class Node(TypedDict):
     host_copies: HostCopies | None
     agent: str
     message: str | None
+    cordon: Cordon | None
 
 
 class ComputeControl(TypedDict):
@@ -99,12 +127,14 @@ class RemoteNode(TypedDict):
     driver: str | None
     kernels: int | None
     devices: list[Device]
+    cordon: Cordon | None
 
 
 class Nodes(TypedDict):
-    """The answer of GET /aliquot/api/v1/nodes."""
+    """The answer of GET /aliquot/api/v1/nodes. ``cordon`` is that of the gateway's own node."""
 
     nodes: list[RemoteNode]
+    cordon: Cordon | None
 
 
 class Queue(TypedDict):

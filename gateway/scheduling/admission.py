@@ -50,7 +50,7 @@ class Admission:
         self._clock = clock
         self._settings = settings
         self._log = log or logging.getLogger(__name__)
-        self._ledger = Ledger(settings.quotas)
+        self._ledger = Ledger(settings.quotas, settings.cordon_of)
         self._queue = RequestQueue()
         # Ended grants of which the agent does not know yet.
         self._releases = Releases(agent, self._log)
@@ -282,7 +282,7 @@ class Admission:
         )
 
     def plan_again(self) -> None:
-        """Look at the queue again: the teams' quotas changed."""
+        """Look at the queue again: the teams' quotas changed, or a node was cordoned."""
         self._work.set()
 
     def observe(self, observer: Callable[[], None]) -> Callable[[], None]:
@@ -332,7 +332,8 @@ class Admission:
     async def _wait_for_work(self) -> None:
         """Wait until the event is set, or until the first deadline of a waiting request."""
         if not self._work.is_set():
-            sleeps = (self._sleep_to_next_deadline(),) if self._queue or self._has_doubts() else ()
+            is_due_later = self._queue or self._has_doubts()
+            sleeps = (self._sleep_to_next_deadline(),) if is_due_later else ()
             await until_first(self._work.wait(), *sleeps)
         self._work.clear()
 
@@ -425,7 +426,9 @@ class Admission:
                 self._tell_size(kernel_id, renewed)
 
     def _has_doubts(self) -> bool:
-        return any(not holding.is_confirmed for holding in self._ledger.snapshot().holdings.values())
+        """Return whether a grant is unconfirmed, or an eviction under way, of which time alone may change something."""
+        holdings = self._ledger.snapshot().holdings.values()
+        return any(not one.is_confirmed or one.is_leaving or one.stays_until for one in holdings)
 
     async def _commit(self, waiting: Waiting, admit: Admit) -> bool:
         """Reserve what was planned.

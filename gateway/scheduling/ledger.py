@@ -17,6 +17,7 @@ from jupyter_aliquot.gpu_hook.placement.placement import Part
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request
 
 from .capacity import Capacity, CapacityDevice, Held
+from .cordons import DRAIN, Cordon
 from .resize import held_of, quota_of
 
 # Stands for the kernel that another one leaves for, where an earlier gateway knew it.
@@ -157,8 +158,18 @@ class Holding:
         return bool(self.leaves_for) and not self.is_evicted
 
     @property
+    def can_be_evicted(self) -> bool:
+        """Return whether it may be told to leave now, or was."""
+        return self.is_confirmed and not (self.is_evicted or self.is_spared or self.stays_because)
+
+    @property
     def doubt(self) -> str | None:
         """Return a sentence for its user while it is evicted or not confirmed; None otherwise."""
+        if self.is_evicted and self.leaves_for == DRAIN:
+            return (
+                "Evicted: an administrator drains the node of this kernel. Its memory is kept on the host, and its "
+                "cells go on when the node is back in use"
+            )
         if self.is_evicted:
             return (
                 "Evicted: another request took back the GPU that this kernel had on loan. Its memory is kept on the "
@@ -192,7 +203,7 @@ class Holding:
         """Return it as one that may leave, if its time to stay is over."""
         if self.is_ended or not (self.stays_because or self.is_spared) or now < self.stays_until:
             return self
-        return replace(self, stays_because="", is_spared=False)
+        return replace(self, stays_because="", is_spared=False, stays_until=0.0)
 
     def resized(self, grant: Grant) -> Holding:
         """Return the same kernel with another grant, and with the kernelspec's name in that size."""
@@ -213,6 +224,7 @@ class LedgerSnapshot:
     holdings: Mapping[str, Holding] = field(default_factory=lambda: MappingProxyType({}))
     quotas: Quotas | None = None
     ending: Mapping[str, Holding] = field(default_factory=lambda: MappingProxyType({}))
+    cordon: Cordon | None = None  # of its node
 
     def capacity(self) -> Capacity:
         """Return the capacity to plan with.
@@ -303,11 +315,16 @@ class LedgerSnapshot:
 class Ledger:
     """The current snapshot, which one method changes.
 
-    ``quotas`` returns the teams' quotas that are in force at a commit.
+    ``quotas`` returns the teams' quotas that are in force at a commit, ``cordon_of`` that of a node.
     """
 
-    def __init__(self, quotas: Callable[[], Quotas | None] = lambda: None) -> None:
+    def __init__(
+        self,
+        quotas: Callable[[], Quotas | None] = lambda: None,
+        cordon_of: Callable[[str], Cordon | None] = lambda node: None,
+    ) -> None:
         self._quotas = quotas
+        self._cordon_of = cordon_of
         self._current = LedgerSnapshot(quotas=quotas())
         self._told: frozenset[str] = frozenset()  # kernels that leave or have left, as the agent last said
 
@@ -336,12 +353,14 @@ class Ledger:
             ending = _without({**ending, **left}, given)
         if node is not None and ending:
             ending = _without(ending, ending.keys() - node.ending)
+        node = self._current.node if node is None else node
         self._current = LedgerSnapshot(
             version=self._current.version + 1,
-            node=self._current.node if node is None else node,
+            node=node,
             holdings=holdings,
             quotas=self._quotas(),
             ending=ending,
+            cordon=self._cordon_of(node.name),
         )
         return self._current
 

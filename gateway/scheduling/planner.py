@@ -26,12 +26,13 @@ from jupyter_aliquot.provisioner.errors import (
 from jupyter_aliquot.provisioner.resources import Request, WorkloadClass
 
 from .capacity import Capacity, Held
+from .cordons import DRAIN, drained, kept_off
 from .ledger import Holding, LedgerSnapshot
 from .lending.backfill import is_harmless
 from .lending.reclaim import Evict, State, reclaim
 from .lending.team_quotas import Claimant, Shortage, TeamQuotas, ranked
 from .resize import check_devices, needs_capacity
-from .wait_reason import WaitReason, evicted, evicting, lacking, replaced_kernel, team_quota
+from .wait_reason import WaitReason, cordoned, evicted, evicting, lacking, replaced_kernel, team_quota
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,7 @@ def plan(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> Pl
     """
     snapshot = snapshot.with_renewed(one.kernel_id for one in pending)
     served = serve(snapshot, queue_order(snapshot, pending), now)
+    served.drain()
     reasons = _Reasons(served)
     waiting = tuple(Wait(one.kernel_id, place, reasons.of(one)) for place, one in enumerate(served.blocked, 1))
     admissions, refusals = tuple(served.admissions), tuple(served.refusals)
@@ -158,6 +160,8 @@ class Serving:
         self.evictions: list[Evict] = []
         # Kernel id to the quota that its request lacks.
         self.shortages: dict[str, Shortage] = {}
+        # Requests that get nothing because the node is cordoned.
+        self.kept_off: set[str] = set()
         self._now = now
         # Requests for which no kernel can leave, and whether kernels delay those ahead, of this plan so far.
         self._irreclaimable: set[tuple[str, Request, Held | None]] = set()
@@ -176,6 +180,8 @@ class Serving:
         if error is not None:
             self.refusals.append(Refuse(entry.kernel_id, error))
             return
+        if kept_off(self.snapshot.cordon, is_new=entry.devices is None):
+            return self._keep_off(entry)
         placed = None if self._is_closed else self._place(entry)
         if isinstance(placed, tuple) and (is_backfilled := self._may_pass(entry, placed, self._ahead)) is not None:
             self._admit(entry, placed, is_backfilled=is_backfilled)
@@ -185,10 +191,34 @@ class Serving:
         elif not self._is_closed and self._reclaims(entry):
             self.blocked.append(entry)
         elif entry.deadline is not None and self._now >= entry.deadline:
-            error = _waited_too_long(self.capacity, entry, len(self.blocked) + 1, self._now)
-            self.refusals.append(Refuse(entry.kernel_id, error))
+            why = lacking(self.capacity, entry.request, entry.held)
+            self.refusals.append(Refuse(entry.kernel_id, self._waited_too_long(entry, why)))
         else:
             self._block(entry, placed)
+
+    def drain(self) -> None:
+        """Have all kernels leave a node that is drained, of those that can."""
+        holdings = self.snapshot.holdings.items() if self.snapshot.node.can_evict else ()
+        can_leave = (kernel_id for kernel_id, one in holdings if one.can_be_evicted)
+        taken = {one.kernel_id for one in self.evictions}
+        leaving = [one for one in drained(self.snapshot.cordon, can_leave) if one not in taken]
+        self.evictions += [Evict(one, DRAIN, is_for_quota=False) for one in leaving]
+
+    def _keep_off(self, entry: Pending) -> None:
+        """Let it wait. It holds up no other request: on this node no other starts either."""
+        if entry.deadline is not None and self._now >= entry.deadline:
+            self.refusals.append(Refuse(entry.kernel_id, self._waited_too_long(entry, _cordon_reason(self, entry))))
+            return
+        self.kept_off.add(entry.kernel_id)
+        self.blocked.append(entry)
+
+    def _waited_too_long(self, entry: Pending, why: WaitReason) -> QueueTimeoutError:
+        count = len(self.blocked)
+        ahead = f"{count} {'request' if count == 1 else 'requests'}" if count else "no request"
+        return QueueTimeoutError(
+            f"{why.sentence}. The request waited {self._now - entry.since:.0f} s in the queue, with {ahead} ahead of "
+            "it. Choose a smaller size, end a kernel that is not needed, or try again"
+        )
 
     def _refusal(self, entry: Pending) -> AliquotError | None:
         if entry.returns_to is not None:
@@ -451,6 +481,8 @@ class _Reasons:
         self._found: dict[tuple[Request, str, Held | None], WaitReason] = {}
 
     def of(self, entry: Pending) -> WaitReason:
+        if entry.kernel_id in self._served.kept_off:
+            return _cordon_reason(self._served, entry)
         if entry.kernel_id in self._promised:
             return replaced_kernel(entry.request)
         if entry.kernel_id in self._evicting:
@@ -465,9 +497,6 @@ class _Reasons:
         return self._found[size]
 
 
-def _waited_too_long(capacity: Capacity, entry: Pending, position: int, now: float) -> QueueTimeoutError:
-    ahead = f"{position - 1} {'request' if position == 2 else 'requests'}" if position > 1 else "no request"
-    return QueueTimeoutError(
-        f"{lacking(capacity, entry.request, entry.held).sentence}. The request waited {now - entry.since:.0f} s in the "
-        f"queue, with {ahead} ahead of it. Choose a smaller size, end a kernel that is not needed, or try again"
-    )
+def _cordon_reason(served: Serving, entry: Pending) -> WaitReason:
+    cordon, node = served.snapshot.cordon, served.snapshot.node.name
+    return cordoned(entry.request, "" if cordon is None else cordon.clause(node))

@@ -10,6 +10,7 @@ from typing import Protocol
 from jupyter_aliquot.gateway.teams.values import Quotas
 from jupyter_aliquot.provisioner.resources import Grant, Request
 
+from .cordons import Cordon
 from .ledger import Holding, KernelRef, LedgerSnapshot, Node
 from .planner import Pending
 from .queue import QueueEntry
@@ -75,6 +76,8 @@ class AdmissionSettings:
 
     caps: GpuCaps = field(default_factory=GpuCaps)
     quotas: Callable[[], Quotas | None] = lambda: None
+    # Returns the cordon of a node; None for one that is not cordoned.
+    cordon_of: Callable[[str], Cordon | None] = lambda node: None
     check_class: ClassCheck = allow_all_classes
     check_queue: QueueCheck = allow_any_queue
     check_budget: BudgetCheck = allow_all_budgets

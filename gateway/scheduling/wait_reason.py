@@ -30,6 +30,7 @@ class WaitCode(str, Enum):
     TEAM_QUOTA = "team_quota"  # its team may take no more now
     EVICTING = "evicting"  # kernels leave their GPU for it
     EVICTED = "evicted"  # it runs, left its GPU for another request, and waits to return
+    CORDONED = "cordoned"  # nothing starts on the node, or it is drained
     AGENT_REFUSED = "agent_refused"  # another gateway of this node was faster
     AGENT_UNAVAILABLE = "agent_unavailable"
 
@@ -71,7 +72,7 @@ class WaitReason:
             return f"Needs {self._needed()}; kernels that have it on loan are leaving their GPU"
         if self.code is WaitCode.EVICTED:
             return f"Evicted; needs {self._needed()} on its own device again"
-        if self.code is WaitCode.TEAM_QUOTA:
+        if self.code in (WaitCode.TEAM_QUOTA, WaitCode.CORDONED):
             return f"Needs {self._needed()}; {self.detail}"
         if self.code is WaitCode.AGENT_UNAVAILABLE:
             return f"The node agent does not answer: {self.detail}. The gateway tries again"
@@ -143,6 +144,11 @@ def agent_unavailable(request: Request, detail: str) -> WaitReason:
 def team_quota(request: Request, detail: str) -> WaitReason:
     """The reason of a request whose team may take no more now."""
     return replace(_asked(WaitCode.TEAM_QUOTA, request), detail=detail)
+
+
+def cordoned(request: Request, detail: str) -> WaitReason:
+    """The reason of a request that gets nothing on a cordoned node."""
+    return replace(_asked(WaitCode.CORDONED, request), detail=detail)
 
 
 def evicting(request: Request) -> WaitReason:

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from jupyter_aliquot.gateway.base.clock import iso
 from jupyter_aliquot.gateway.nodes.remote_node import RemoteNodeView
 from jupyter_aliquot.gateway.reports.status import Device, RemoteNode, Status
+from jupyter_aliquot.gateway.scheduling.cordons import Cordon
 
+from .node_schedule import cordon_report
 from .report_cache import ReportMemo
 
 log = logging.getLogger(__name__)
 
 
-def nodes_report(nodes: Collection[RemoteNodeView], name: str, memo: ReportMemo) -> list[RemoteNode]:
+def nodes_report(
+    nodes: Collection[RemoteNodeView], name: str, memo: ReportMemo, cordons: Mapping[str, Cordon]
+) -> list[RemoteNode]:
     """Return the nodes on other machines. ``name``: the user whose kernels count as "mine".
 
     An unknown node keeps the devices that its agent last told.
     """
     memo.forget_nodes({node.name for node in nodes})
-    return [_node_report(node, name, memo) for node in nodes]
+    return [_node_report(node, name, memo, cordons.get(node.name)) for node in nodes]
 
 
-def _node_report(node: RemoteNodeView, name: str, memo: ReportMemo) -> RemoteNode:
+def _node_report(node: RemoteNodeView, name: str, memo: ReportMemo, cordon: Cordon | None) -> RemoteNode:
     devices: list[Device] = []
     message = node.message
     try:
@@ -42,6 +46,7 @@ def _node_report(node: RemoteNodeView, name: str, memo: ReportMemo) -> RemoteNod
         "driver": node.status.driver if node.status else None,
         "kernels": len(node.status.kernels) if node.status else None,
         "devices": devices,
+        "cordon": cordon_report(cordon),
     }
 
 
@@ -59,10 +64,17 @@ def devices_by_node(report: Status) -> Iterator[tuple[str, Device]]:
 
 
 def node_metrics(report: Status) -> Iterator[Metric]:
-    """Yield whether each node on another machine is connected."""
+    """Yield whether each node on another machine is connected, and whether each node is cordoned."""
     connected = GaugeMetricFamily(
         "aliquot_node_connected", "1 while the agent of a node on another machine is connected.", labels=["node"]
     )
     for node in report["nodes"]:
         connected.add_metric([node["name"]], float(node["state"] == "connected"))
     yield connected
+    cordoned = GaugeMetricFamily(
+        "aliquot_node_cordoned", "1 while nothing new starts on a node; 2 while it is drained.", labels=["node"]
+    )
+    for name, cordon in ((one["name"], one["cordon"]) for one in (report["node"], *report["nodes"])):
+        if name:
+            cordoned.add_metric([name], 0.0 if cordon is None else 2.0 if cordon["draining"] else 1.0)
+    yield cordoned

@@ -29,6 +29,7 @@ from jupyter_aliquot.gateway.reports.kernel import (
     Termination,
 )
 from jupyter_aliquot.gateway.reports.status import Node, Status, UserGpuLimit
+from jupyter_aliquot.gateway.scheduling.cordons import Cordon
 from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
 from jupyter_aliquot.gateway.scheduling.planner import Pending
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
@@ -40,6 +41,7 @@ from jupyter_aliquot.gpu_hook.client.reports import KernelStatus
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Quota, Request, WorkloadClass
 from jupyter_aliquot.provisioner.terminations import Ending
 
+from .node_schedule import cordon_report
 from .nodes import nodes_report
 from .report_cache import ReportMemo
 from .residency import host_copies_report, shown_state, waiting_text
@@ -104,6 +106,8 @@ class StatusSnapshot:
     node: NodeView = field(default_factory=NodeView)
     # Nodes on other machines.
     nodes: tuple[RemoteNodeView, ...] = ()
+    # By the node's name.
+    cordons: Mapping[str, Cordon] = field(default_factory=dict)
     kernels: tuple[LocalKernel, ...] = ()
     queue_length: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -130,7 +134,7 @@ def status_report(snapshot: StatusSnapshot, who: User, ended: int = LAST_ENDED) 
         "version": snapshot.version,
         "user": {"name": who.name, "role": who.role, "gpu_limit": _gpu_limit(snapshot, who)},
         "node": node_report(snapshot),
-        "nodes": nodes_report(snapshot.nodes, who.name, snapshot.memo),
+        "nodes": nodes_report(snapshot.nodes, who.name, snapshot.memo, snapshot.cordons),
         "devices": snapshot.memo.devices(status).reports(who.name) if status else [],
         "queue": {"length": snapshot.queue_length},
         "kernels": kernel_reports(snapshot, who, ended, but_by=who.name),
@@ -160,6 +164,7 @@ def node_report(snapshot: StatusSnapshot) -> Node:
         "host_copies": host_copies_report(status.host_copies) if status else None,
         "agent": "ok" if status else "unavailable",
         "message": " ".join(snapshot.node.problems) or None,
+        "cordon": cordon_report(snapshot.cordons.get(status.node)) if status else None,
     }
 
 

@@ -17,6 +17,7 @@ from jupyter_aliquot.gateway.status.compute import percent_text, slowdown_text
 from jupyter_aliquot.gateway.status.residency import state_text
 from jupyter_aliquot.provisioner.resources import Bytes
 
+from .node_table import cordon_lines
 from .ranked_table import RankedTable
 from .tables import (
     DRIVER_NAMES,
@@ -40,6 +41,7 @@ def gateway_view(report: Mapping[str, Any], url: str) -> RenderableType:
     driver = DRIVER_NAMES.get(node["driver"], node["driver"] or "no driver")
     parts: list[RenderableType] = [Text(printable(f"node {node['name'] or '?'} · {driver} · from the gateway {url}"))]
     parts += [Text(printable(node["message"]), style="red")] if node["message"] else []
+    parts += [Text(line, style="red") for line in cordon_lines(node["name"], node.get("cordon"))]
     parts.append(_devices_table(report["devices"]))
     parts += nodes_lines(report.get("nodes", ()))
     holders = [kernel for kernel in kernels if kernel["devices"] and kernel["state"] != "ended"]
@@ -67,6 +69,7 @@ def nodes_lines(nodes: Iterable[Mapping[str, Any]]) -> list[RenderableType]:
             messages.append(
                 Text(f"node {printable(str(node['name']))}: {printable(str(node['message']))}", style="red")
             )
+        messages += [Text(line, style="red") for line in cordon_lines(str(node["name"]), node.get("cordon"))]
     return [] if is_empty else [table, *messages]
 
 

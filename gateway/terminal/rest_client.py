@@ -231,12 +231,12 @@ class Gateways:
         """
         return self._first(lambda one: (one, one.ask(path, seconds=seconds)))
 
-    def text(self, path: str, method: str = "GET") -> str:
+    def text(self, path: str, method: str = "GET", body: Mapping[str, Any] | None = None) -> str:
         """Return the text of the first answer.
 
         Raises the last one's NoGatewayHere or GatewayRefusal.
         """
-        return self._first(lambda one: one.text(path, method, None if method == "GET" else {}))
+        return self._first(lambda one: one.text(path, method, None if method == "GET" else body or {}))
 
     def _first(self, ask: Callable[[OwnGateway], _Answer]) -> _Answer:
         last = self.elsewhere[-1] if self.elsewhere else OwnGateway.find(self.runtime)

@@ -47,6 +47,8 @@ CALLS: dict[str, Call[Any]] = {
     "kernelShares": operations.kernel_shares("k"),
     "kernelOutputs": operations.kernel_outputs("k"),
     "nodes": operations.nodes(),
+    "node": operations.node("n"),
+    "drainNode": operations.drain_node("n", "fan"),
     "history": operations.history(),
     "usage": operations.usage(),
     "folders": operations.folders(),

@@ -92,6 +92,7 @@ _COMPOSE = "tests/containers/deploy/test_compose.py::test_the_composed_services_
 _COMPOSE_READ = "tests/containers/deploy/test_compose.py::test_a_compose_tool_reads_the_file_as_these_tests_do"
 _LAB = "tests/labextension/test_sized_kernels.py::test_launcher_offers_the_sizes"
 _SERVE = "tests/gateway/cli/test_serve.py::test_it_serves_those_with_a_token"
+_NODES = "tests/gateway/rest/test_node_cordons.py::test_the_commands_cordon_drain_and_uncordon"
 _SMOKE = "tests/benchmarks/test_smoke.py::test_a_benchmark_has_a_smoke_run"
 _SERVERS_SMOKE = "tests/benchmarks/test_smoke_of_servers.py::test_a_benchmark_of_servers_has_a_smoke_run"
 
@@ -135,6 +136,10 @@ COVERED = {
     "aliquot end train.ipynb": (
         "tests/gateway/rest/test_administration.py::test_the_commands_show_holders_write_to_an_owner_and_end_a_kernel"
     ),
+    'aliquot cordon gpu-1 --reason "new driver on Friday"': _NODES,
+    'aliquot drain gpu-1 --reason "new driver on Friday"': _NODES,
+    "aliquot uncordon gpu-1": _NODES,
+    "aliquot drain": _NODES,
     "aliquot quota reload": (
         "tests/gateway/rest/test_team_quotas.py::test_the_commands_show_quotas_and_queue_and_reload"
     ),

@@ -161,6 +161,7 @@ _EXAMPLE: dict[str, Any] = {
         "overcommit": 1.0,
         "host_copies": None,
         "agent": "ok",
+        "cordon": None,
         "message": None,
     },
     "devices": [

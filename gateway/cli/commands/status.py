@@ -24,6 +24,7 @@ from jupyter_aliquot.gateway.terminal.gateway_tables import (
     queue_rows,
     waiting_kernels,
 )
+from jupyter_aliquot.gateway.terminal.node_table import cordon_lines
 from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, Gateways, NoGatewayHere
 from jupyter_aliquot.gateway.terminal.tables import console, ended_table, status_view
 from jupyter_aliquot.gateway.terminal.watch import watch_view
@@ -89,9 +90,11 @@ class StatusCommand(Command):
             return _view_elsewhere(gateways, str(error))
         kernels = known_to_gateway(gateways)
         ended = ended_kernels(kernels or ())
+        nodes, cordon = ([], None) if kernels is None else nodes_of(gateways)
         return Group(
             status_view(status, None if kernels is None else queue_rows(waiting_kernels(kernels))),
-            *(nodes_lines(() if kernels is None else other_nodes(gateways))),
+            *(Text(line, style="red") for line in cordon_lines(status.node, cordon)),
+            *nodes_lines(nodes),
             *(Text(line, style="red") for line in doubt_lines(doubtful_kernels(kernels or ()))),
             *([ended_table(ended_rows(ended))] if ended else []),
         )
@@ -105,12 +108,14 @@ class StatusCommand(Command):
             there = f". Read {gateways.elsewhere[-1].url}aliquot/api/v1/status instead" if gateways.elsewhere else ""
             raise CommandError(f"{error}{there}") from None
         kernels = known_to_gateway(gateways)
+        nodes, cordon = (None, None) if kernels is None else nodes_of(gateways)
         return {
             **{name: value for name, value in answer.items() if name not in {"id", "ok"}},
             "queue": None if kernels is None else waiting_kernels(kernels),
             "doubtful": doubtful_kernels(kernels or ()),
             "ended": ended_kernels(kernels or ()),
-            "nodes": None if kernels is None else other_nodes(gateways),
+            "nodes": nodes,
+            "cordon": cordon,
         }
 
     def _asked_of_agent(self) -> _Answer:
@@ -127,13 +132,16 @@ def known_to_gateway(gateways: Gateways) -> list[_Answer] | None:
     return kernels
 
 
-def other_nodes(gateways: Gateways) -> list[_Answer]:
-    """Return the gateway's nodes on other machines; none where an earlier gateway knows no nodes."""
+def nodes_of(gateways: Gateways) -> tuple[list[_Answer], _Answer | None]:
+    """Return the gateway's nodes on other machines, and the cordon of its own node.
+
+    An earlier gateway knows neither.
+    """
     try:
-        nodes: list[_Answer] = gateways.ask("nodes", _ANSWER_SECONDS)[1]["nodes"]
+        answer = gateways.ask("nodes", _ANSWER_SECONDS)[1]
+        return answer["nodes"], answer.get("cordon")
     except (NoGatewayHere, GatewayRefusal, KeyError, TypeError):
-        return []
-    return nodes
+        return [], None
 
 
 def _view_elsewhere(gateways: Gateways, problem: str) -> RenderableType:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.scheduling.cordons import DRAIN
 from jupyter_aliquot.gateway.scheduling.ledger import Holding, Leaving, Ledger
 from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError, GrantError
 
@@ -102,7 +103,7 @@ class Evictor:
         except AliquotError as error:
             self._refused(one.kernel_id, error)
             return
-        why = "quota" if one.is_for_quota else "backfill"
+        why = "quota" if one.is_for_quota else "drain" if one.wanted_by == DRAIN else "backfill"
         self._log.info(
             "kernel=%s owner=%s evicted_for=%s why=%s", one.kernel_id, holding.grant.owner, one.wanted_by, why
         )

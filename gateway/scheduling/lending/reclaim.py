@@ -164,9 +164,10 @@ def _returns_after(
 
 def _can_leave(state: State, holding: Holding) -> bool:
     """Return whether the kernel can be swapped out, or its team lets it be ended."""
-    if holding.is_evicted or holding.is_spared or not holding.is_confirmed or holding.grant.kernel_id in state.taken:
+    if holding.grant.kernel_id in state.taken:
         return False
-    return not holding.stays_because or _may_be_ended(state.quotas, holding)
+    is_ended_instead = bool(holding.stays_because) and holding.is_confirmed and not holding.is_evicted
+    return holding.can_be_evicted or (is_ended_instead and _may_be_ended(state.quotas, holding))
 
 
 def _has_run(state: State, quotas: TeamQuotas, holding: Holding) -> bool:

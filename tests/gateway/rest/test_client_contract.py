@@ -49,6 +49,7 @@ SAMPLES: dict[str, Any] = {
     "teams": ["T"],
     "read_only": False,
     "text": "a message",
+    "reason": "a reason",
 }
 
 

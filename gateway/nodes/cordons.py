@@ -1,0 +1,113 @@
+"""The cordons of nodes, in a file that outlives the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.scheduling.cordons import Cordon
+from jupyter_aliquot.gpu_hook.base.files import replace_file, set_aside
+from jupyter_aliquot.provisioner.errors import RequestError, StateError
+
+LONGEST_REASON = 200
+# More than the gateway takes nodes; a file with more was not written by it.
+_MOST = 10_000
+
+# Called with the node, its cordon before and after, and the user who changed it; empty for the gateway itself.
+CordonObserver = Callable[[str, "Cordon | None", "Cordon | None", str], None]
+
+
+class Cordons:
+    """The cordoned nodes, by name. ``path`` None: a restart forgets them.
+
+    A change is in force when it is on disk.
+    """
+
+    def __init__(self, path: Path | None, clock: Clock, log: logging.Logger) -> None:
+        self._path = path
+        self._clock = clock
+        self._log = log
+        self._nodes: dict[str, Cordon] = self._read()
+        self._observers: list[CordonObserver] = []
+        self._changing = asyncio.Lock()
+
+    def observe(self, observer: CordonObserver) -> None:
+        """Call *observer* after each change."""
+        self._observers.append(observer)
+
+    def of(self, node: str) -> Cordon | None:
+        """Return the cordon of a node; None for one that is not cordoned."""
+        return self._nodes.get(node)
+
+    @property
+    def all(self) -> Mapping[str, Cordon]:
+        """The cordoned nodes. A change makes another mapping."""
+        return self._nodes
+
+    async def cordon(self, node: str, by: str, reason: str = "", *, is_draining: bool = False) -> Cordon:
+        """Cordon a node, or drain it. Raises RequestError, and StateError where that cannot be saved.
+
+        A drained node that is cordoned again is drained no more: its kernels return.
+        """
+        if len(reason) > LONGEST_REASON:
+            raise RequestError(f"The reason has {len(reason)} characters, and may have {LONGEST_REASON}")
+        told = " ".join(reason.split())
+        cordon = Cordon(by, self._clock.wall(), told, is_draining)
+        await self._change(node, cordon, by)
+        return cordon
+
+    async def uncordon(self, node: str, by: str) -> None:
+        """Let kernels start on a node again. Idempotent. Raises StateError."""
+        await self._change(node, None, by)
+
+    async def _change(self, node: str, cordon: Cordon | None, by: str) -> None:
+        async with self._changing:
+            before = self._nodes.get(node)
+            nodes = {name: one for name, one in self._nodes.items() if name != node}
+            if cordon is not None:
+                nodes[node] = cordon
+            if nodes == self._nodes:
+                return
+            await asyncio.to_thread(self._write, nodes)
+            self._nodes = nodes
+        for observer in self._observers:
+            observer(node, before, cordon, by)
+
+    def _write(self, nodes: Mapping[str, Cordon]) -> None:
+        if self._path is None:
+            return
+        text = json.dumps({"version": 1, "nodes": {name: asdict(one) for name, one in nodes.items()}})
+        try:
+            replace_file(self._path, text)
+        except OSError as error:
+            why = f"The cordon cannot be saved in {self._path}: {error.strerror}. Nothing changed"
+            raise StateError(why) from error
+
+    def _read(self) -> dict[str, Cordon]:
+        if self._path is None:
+            return {}
+        try:
+            told = json.loads(self._path.read_bytes())["nodes"]
+            return {str(name): _cordon(one) for name, one in list(told.items())[:_MOST]}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+            self._log.error("cordons=unreadable path=%s reason=%r; no node is cordoned", self._path, error)
+        try:
+            set_aside(self._path)
+        except OSError as error:
+            self._log.error("cordons=not_set_aside path=%s reason=%s", self._path, error)
+        return {}
+
+
+def _cordon(record: Mapping[str, Any]) -> Cordon:
+    since = float(record["since"])
+    if not 0 <= since < 1e12:
+        raise ValueError(f"since {since}")
+    return Cordon(str(record["by"]), since, str(record["reason"])[:LONGEST_REASON], record["is_draining"] is True)

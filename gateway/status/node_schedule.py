@@ -1,0 +1,79 @@
+"""The report of a node's cordon, and of the kernels that leave or stay when it is drained. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from jupyter_aliquot.gateway.base.clock import iso_moment
+from jupyter_aliquot.gateway.reports import status as reports
+from jupyter_aliquot.gateway.scheduling.cordons import Cordon
+from jupyter_aliquot.gateway.scheduling.ledger import Holding, LedgerSnapshot
+from jupyter_aliquot.gpu_hook.client.reports import KernelStatus, NodeStatus
+
+_OTHERS = "another program of that machine has it, and the gateway cannot have it leave"
+_NO_COPY = "the host has no memory for its copy now; it is tried again"
+_NO_EVICTION = "the node agent is of a version that evicts no kernels"
+
+
+def cordon_report(cordon: Cordon | None) -> reports.Cordon | None:
+    """Return a cordon as every user sees it."""
+    if cordon is None:
+        return None
+    return {"since": iso_moment(cordon.since), "reason": cordon.reason or None, "draining": cordon.is_draining}
+
+
+def node_schedule(
+    name: str, cordon: Cordon | None, status: NodeStatus | None, ledger: LedgerSnapshot | None
+) -> reports.NodeSchedule:
+    """Return the report for administrators.
+
+    ``status`` is the last report of the node's agent. ``ledger`` is that of the gateway's own node;
+    None for another one, of whose kernels the gateway has granted none.
+    """
+    holdings = {} if ledger is None else ledger.holdings
+    labels = {} if status is None else {one.kernel_id: one for one in status.kernels}
+    own = [_own(ledger, one, labels) for one in holdings.values() if ledger is not None]
+    others = [_other(one) for one in labels.values() if one.kernel_id not in holdings]
+    return {
+        "name": name,
+        "cordon": cordon_report(cordon),
+        "cordoned_by": None if cordon is None else cordon.by or None,
+        "kernels": sorted([*own, *others], key=lambda one: (_ORDER[one["state"]], one["owner"], one["kernel_id"])),
+    }
+
+
+# First those that an administrator has to look at.
+_ORDER: Mapping[str, int] = {"stays": 0, "leaving": 1, "runs": 2, "evicted": 3}
+
+
+def _own(ledger: LedgerSnapshot, holding: Holding, labels: Mapping[str, KernelStatus]) -> reports.NodeKernel:
+    state, reason = _state(ledger, holding)
+    known = labels.get(holding.grant.kernel_id)
+    label = holding.requester.label or ("" if known is None else known.label)
+    return _kernel(holding.grant.kernel_id, holding.grant.owner, label, state, reason)
+
+
+def _state(ledger: LedgerSnapshot, holding: Holding) -> tuple[str, str]:
+    if holding.is_evicted:
+        return "evicted", ""
+    if holding.is_leaving:
+        leaving = (ledger.node.leaving or {}).get(holding.grant.kernel_id)
+        return "leaving", "" if leaving is None else leaving.refusal
+    if holding.stays_because or holding.is_spared:
+        return "stays", holding.stays_because or _NO_COPY
+    if ledger.cordon is not None and ledger.cordon.is_draining and not ledger.node.can_evict:
+        return "stays", _NO_EVICTION
+    return "runs", ""
+
+
+def _other(kernel: KernelStatus) -> reports.NodeKernel:
+    return _kernel(kernel.kernel_id, kernel.owner, kernel.label, "stays", _OTHERS)
+
+
+def _kernel(kernel_id: str, owner: str, label: str, state: str, reason: str) -> reports.NodeKernel:
+    return {"kernel_id": kernel_id, "owner": owner, "label": label, "state": state, "reason": reason or None}
+
+
+def known_nodes(local: str, others: Iterable[str], cordoned: Iterable[str]) -> list[str]:
+    """Return the names of nodes that can be cordoned: those there are, and those that are cordoned already."""
+    return sorted({local, *others, *cordoned} - {""})

@@ -1,0 +1,162 @@
+"""Cordoned and drained nodes: nothing starts there, and a drain swaps out what can leave."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from jupyter_aliquot.gateway.scheduling.admission import Admission, KernelRef
+from jupyter_aliquot.gateway.scheduling.cordons import DRAIN, Cordon
+from jupyter_aliquot.gateway.scheduling.dry_run import Candidate, Outcome, QueueState, dry_run
+from jupyter_aliquot.gateway.scheduling.wait_reason import WaitCode
+from jupyter_aliquot.gateway.status.node_schedule import node_schedule
+from jupyter_aliquot.provisioner.errors import NeverFitsError, QueueTimeoutError
+from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request, WorkloadClass
+
+CORDON, DRAINING = Cordon("ada", 1e9, "new driver"), Cordon("ada", 1e9, "new driver", True)
+
+
+def a_request(gpus: float) -> Request:
+    return Request(GpuShare(round(100 * gpus)), None, WorkloadClass.PRODUCTION)
+
+
+async def starts(
+    admission: Admission, kernel_id: str, gpus: float = 1, wait_seconds: float | None = None
+) -> asyncio.Future[Grant]:
+    return admission.submit(KernelRef(kernel_id, "ann"), a_request(gpus), wait_seconds)
+
+
+def code(admission: Admission, kernel_id: str) -> tuple[WaitCode, str]:
+    entry = admission.waiting(kernel_id) or admission.waiting(kernel_id, grows=True)
+    assert entry is not None
+    return entry.why.code, entry.reason
+
+
+@pytest.fixture
+def scenes(play: Any) -> Callable[..., None]:
+    """Play a scene with a node whose cordon it sets in the list ``cordons``."""
+
+    def run(scene: Any, devices: int = 1) -> None:
+        cordons: list[Cordon | None] = [None]
+
+        async def with_cordons(admission: Admission, agent: Any, clock: Any) -> None:
+            agent.evicted = set()
+
+            async def cordon(one: Cordon | None) -> None:
+                cordons[0] = one
+                admission.plan_again()
+                await clock.advance(0)
+
+            await scene(admission, agent, clock, cordon)
+
+        play(with_cordons, devices=devices, cordon_of=lambda node: cordons[0] if node == "node" else None)
+
+    return run
+
+
+def test_nothing_starts_on_a_cordoned_node_and_all_that_runs_goes_on(scenes: Any, settle: Any) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any, cordon: Any) -> None:
+        await (await starts(admission, "k1", 0.25))
+        await cordon(CORDON)
+        waiting = await starts(admission, "k2", 0.25)
+        await settle()
+        assert code(admission, "k2") == (
+            WaitCode.CORDONED,
+            "Needs 0.25 GPU; an administrator has cordoned the node node, and nothing starts there: new driver",
+        )
+        assert not agent.told_to_leave, "no kernel leaves for it"
+        grown = await admission.resize("k1", a_request(0.5))
+        assert isinstance(grown, Grant), "a kernel that runs there may grow"
+        await cordon(None)
+        assert waiting.done()
+
+    scenes(scene)
+
+
+def test_a_dry_run_on_a_cordoned_node_waits_for_the_same_reason(scenes: Any, settle: Any) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any, cordon: Any) -> None:
+        await cordon(CORDON)
+        snapshot = admission.snapshot()
+        state = QueueState(snapshot.ledger, snapshot.pending)
+        found = dry_run(state, Candidate("ann", a_request(0.25)), 0.0)
+        assert found.outcome is Outcome.QUEUED
+        assert "cordoned the node node" in found.message
+        with pytest.raises(NeverFitsError):
+            await starts(admission, "large", 9)
+
+    scenes(scene)
+
+
+def test_a_request_that_waits_too_long_for_a_cordoned_node_is_told_so(scenes: Any, settle: Any) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any, cordon: Any) -> None:
+        await cordon(CORDON)
+        waiting = await starts(admission, "k1", 0.25, wait_seconds=10)
+        await clock.advance(11)
+        with pytest.raises(QueueTimeoutError, match="cordoned the node node"):
+            waiting.result()
+
+    scenes(scene)
+
+
+def test_a_drain_swaps_kernels_out_and_an_uncordon_brings_them_back(scenes: Any, settle: Any) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any, cordon: Any) -> None:
+        for kernel_id in ("k1", "k2", "k3"):
+            await (await starts(admission, kernel_id, 0.25))
+        agent.busy, agent.pinned = {"k2"}, {"k3"}
+        await cordon(DRAINING)
+        await settle()
+        holdings = admission.snapshot().ledger.holdings
+        assert (agent.evicted, holdings["k1"].leaves_for) == ({"k1"}, DRAIN)
+        assert "drains the node" in (holdings["k1"].doubt or "")
+        assert code(admission, "k1")[0] is WaitCode.CORDONED
+        report = node_schedule("node", DRAINING, None, admission.snapshot().ledger)
+        assert [(one["kernel_id"], one["state"], one["reason"]) for one in report["kernels"]] == [
+            ("k3", "stays", "its memory stays on the GPU"),
+            ("k2", "leaving", None),
+            ("k1", "evicted", None),
+        ]
+        agent.busy = set()
+        agent.let_leave()
+        await settle()
+        assert agent.evicted == {"k1", "k2"}
+        await clock.advance(10)
+        assert agent.evicted == {"k1", "k2"}, "they stay out"
+        await cordon(None)
+        await settle()
+        assert (agent.evicted, admission.snapshot().queue) == (set(), ())
+
+    scenes(scene)
+
+
+def test_a_drain_that_is_taken_back_lets_those_stay_that_have_not_left(scenes: Any, settle: Any) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any, cordon: Any) -> None:
+        await (await starts(admission, "k1"))
+        agent.busy = {"k1"}
+        await cordon(DRAINING)
+        await settle()
+        assert agent.told_to_leave == {"k1"}
+        await cordon(CORDON)
+        await settle()
+        assert (agent.told_to_leave, agent.evicted) == (set(), set())
+
+    scenes(scene)
+
+
+def test_a_drain_goes_on_in_the_next_gateway(scenes: Any, settle: Any, desk: Any) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any, cordon: Any) -> None:
+        await (await starts(admission, "k1"))
+        await cordon(DRAINING)
+        await settle()
+        holdings = admission.snapshot().holdings
+        await admission.stop(leaves_kernels=True)
+        async with desk.admission(agent, clock, cordon_of=lambda node: DRAINING) as again:
+            for holding in holdings:
+                again.adopt(holding)
+            await settle()
+            assert code(again, "k1")[0] is WaitCode.CORDONED
+            assert agent.evicted == {"k1"}
+
+    scenes(scene)
