@@ -23,7 +23,7 @@ from .errors import (
 from .jupyter import CellResult
 from .operations import UNCHANGED
 from .retries import Retries
-from .server import Server
+from .server import Server, find_server
 from .sync import Client
 
 __all__ = [
@@ -44,4 +44,5 @@ __all__ = [
     "ServerError",
     "TooManyRequestsError",
     "WithdrawnError",
+    "find_server",
 ]

@@ -73,6 +73,30 @@ class Server:
         return context
 
 
+def find_server(environ: Mapping[str, str]) -> Server:
+    """Return the server that Jupyter's variables name, as `aliquot status` chooses it.
+
+    On a Hub the user's own server comes first: it knows its notebooks' names, and forwards to the
+    gateway. Raises ClientError where no variable names one.
+    """
+    gateway, is_of_hub = environ.get("JUPYTER_GATEWAY_URL", ""), bool(environ.get("JUPYTERHUB_USER"))
+    own, own_token = environ.get("JUPYTERHUB_SERVICE_URL", ""), environ.get("JUPYTERHUB_API_TOKEN", "")
+    if is_of_hub and own and own_token:
+        return Server(own, own_token)
+    if gateway:
+        return Server(
+            gateway,
+            environ.get("JUPYTER_GATEWAY_AUTH_TOKEN", ""),
+            ca_certs=environ.get("JUPYTER_GATEWAY_CA_CERTS", ""),
+            client_cert=environ.get("JUPYTER_GATEWAY_CLIENT_CERT", ""),
+            client_key=environ.get("JUPYTER_GATEWAY_CLIENT_KEY", ""),
+        )
+    raise ClientError(
+        "No server is named. Set JUPYTER_GATEWAY_URL to the address of a gateway or of your Jupyter server, and "
+        "JUPYTER_GATEWAY_AUTH_TOKEN to a token for it"
+    )
+
+
 def _is_address(url: str) -> bool:
     try:
         parts = urlsplit(url)

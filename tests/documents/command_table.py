@@ -208,6 +208,7 @@ LISTED = {
     "pip install '.[lab]'": _INDEX,
     "pip install '.[lab,demo]'": _INDEX,
     "pip install '.[hub,lab]'": _INDEX,
+    "pip install '.[mcp]'": _INDEX,
     "pip uninstall": "removes what runs the tests",
     "podman system service": _ENGINE,
     "docker info": _ENGINE,

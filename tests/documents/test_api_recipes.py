@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
-import os
 import re
-import shutil
-import signal
-import subprocess
 import sys
-import tempfile
-import time
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ports import free_port
-from quick_start import python_m
+from live_gateway import TOKEN, a_live_gateway
 
 sys.path.insert(0, str(Path(__file__).parent))
 if TYPE_CHECKING:
@@ -30,14 +21,6 @@ else:
     from printed_commands import ROOT, blocks_and_text
 
 PAGE = ROOT / "docs/how-to/use-the-api.md"
-TOKEN = "alices-token-of-this-test"
-START_SECONDS = 120.0
-CONFIGURATION = f"""
-c.AliquotIdentityProvider.users = {{"alice": {{"token": "{TOKEN}"}}, "bob": {{"token": "bobs"}}}}
-c.Aliquot.driver = "softgpu"
-c.Aliquot.agent_options = ["--softgpu-memory", "16GiB", "--overcommit", "1"]
-c.Aliquot.keep_kernels = "never"
-"""
 # A pattern that the output of each block has, by its heading.
 SAYS = {
     "Connect": r"^alice on Aliquot \d",
@@ -78,48 +61,14 @@ RECIPES = recipes()
 @pytest.fixture(scope="module")
 def reader() -> Iterator[dict[str, Any]]:
     """Return the names that the blocks share, in a folder of their own and beside a gateway."""
-    folder, port = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp")), free_port()
-    url = f"http://127.0.0.1:{port}/"
-    (folder / "gateway.py").write_text(CONFIGURATION)
-    words = ["serve", f"--config={folder}/gateway.py", f"--port={port}", "--allow-root", "--ServerApp.port_retries=0"]
-    cleared = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "ALIQUOT_RUN", "XDG_", "KERNEL_"))}
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            python_m("jupyter_aliquot.gateway.cli.app", *words),
-            cwd=folder,
-            env={**cleared, "HOME": str(folder), "ALIQUOT_RUNTIME_DIR": str(folder / "run")},
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        deadline = time.monotonic() + START_SECONDS
-        while not is_whole(url):
-            assert process.poll() is None, (folder / "log").read_text()
-            assert time.monotonic() < deadline, (folder / "log").read_text()
-            time.sleep(0.05)  # between two looks: a port has no event
-        with pytest.MonkeyPatch.context() as patch:
-            patch.chdir(folder)
-            patch.setenv("SERVER", url)
-            patch.setenv("TOKEN", TOKEN)
-            names: dict[str, Any] = {"__name__": "a_script"}
-            yield names
-            if "client" in names:
-                names["client"].close()
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(60)
-        finally:
-            process.kill()
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def is_whole(url: str) -> bool:
-    """Tell whether the gateway answers, and has its node agent."""
-    request = urllib.request.Request(f"{url}aliquot/api/v1/status", headers={"Authorization": f"token {TOKEN}"})
-    with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=30) as answer:
-        return bool(json.load(answer)["node"]["agent"] == "ok")
-    return False
+    with a_live_gateway() as gateway, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(gateway.folder)
+        patch.setenv("SERVER", gateway.url)
+        patch.setenv("TOKEN", TOKEN)
+        names: dict[str, Any] = {"__name__": "a_script"}
+        yield names
+        if "client" in names:
+            names["client"].close()
 
 
 def test_each_section_is_one_recipe_of_at_least_ten() -> None:
