@@ -21,6 +21,7 @@ RUN = (
     "aliquot history --range day",
     "aliquot quota",
     "aliquot queue",
+    "aliquot holders",
     'aliquot message train.ipynb "Please end it by six: the GPU is reserved for a course."',
     'curl -H "Authorization: token $TOKEN" "$SERVER/aliquot/api/v1/history?range=day&format=csv" > day.csv',
     "aliquot resize train.ipynb 0.5 --memory 12GiB --priority low",
@@ -128,10 +129,6 @@ COVERED = {
     "aliquot simulate": "tests/gateway/cli/test_simulate_command.py::test_policies_are_compared",
     "aliquot simulate jobs.csv --cluster 4x8,2x4 --policy fifo,backfill,las --plot jobs.svg": (
         "tests/gateway/cli/test_simulate_command.py::test_policies_are_compared"
-    ),
-    # For administrators: the reader of the pages is none.
-    "aliquot holders": (
-        "tests/gateway/rest/test_administration.py::test_the_commands_show_holders_write_to_an_owner_and_end_a_kernel"
     ),
     "aliquot end train.ipynb": (
         "tests/gateway/rest/test_administration.py::test_the_commands_show_holders_write_to_an_owner_and_end_a_kernel"
