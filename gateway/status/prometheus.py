@@ -21,6 +21,7 @@ from .compute_metrics import compute_metrics
 from .nodes import devices_by_node, node_metrics
 from .report import StatusSnapshot, status_report
 from .residency_metrics import residency_metrics
+from .user_metrics import user_metrics
 
 _EVERYTHING = User("", "admin")
 _DEVICE = ["node", "device", "uuid", "name"]
@@ -43,7 +44,12 @@ _DEVICE_GAUGES: tuple[tuple[str, Callable[[Device], float | None], str], ...] = 
     (
         "aliquot_device_utilization_percent",
         lambda one: one["utilization_percent"],
-        "How busy the device is, as the driver says.",
+        "Deprecated: aliquot_device_utilization_ratio. How busy the device is, as the driver says.",
+    ),
+    (
+        "aliquot_device_utilization_ratio",
+        lambda one: None if one["utilization_percent"] is None else one["utilization_percent"] / 100,
+        "How busy the device is, as the driver says, 1 for always.",
     ),
     ("aliquot_device_temperature_celsius", lambda one: one["temperature_celsius"], "Temperature of the device."),
     ("aliquot_device_power_watts", lambda one: one["power_watts"], "Power draw of the device."),
@@ -132,6 +138,7 @@ def metrics_of(report: Status, snapshot: StatusSnapshot) -> Iterator[Metric]:
     yield from node_metrics(report)
     yield from compute_metrics(report, _KERNEL, _DEVICE, _labels)
     yield from residency_metrics(report, _KERNEL[:-1], _labels)
+    yield from user_metrics(report, _KERNEL[:-1], _labels)
     agent_up = GaugeMetricFamily("aliquot_agent_up", "1 while the node agent answers.")
     agent_up.add_metric([], float(report["node"]["agent"] == "ok"))
     queue = GaugeMetricFamily("aliquot_queue_length", "Kernels that wait for room.")
