@@ -101,3 +101,14 @@ def test_no_text_installs_another_projects_package() -> None:
 )
 def test_an_installation_by_name_is_recognised(text: str, want: bool) -> None:
     assert bool(INSTALLED_BY_NAME.search(text)) is want
+
+
+PICTURE = re.compile(r'alt="([^"]*)" src="([^"]+)"')
+
+
+def test_the_text_of_each_picture_says_what_is_seen() -> None:
+    """A screen reader reads it in the picture's place: a caption of two words is none."""
+    found = {str(page.relative_to(ROOT)): PICTURE.findall(page.read_text()) for page in DOCUMENTS}
+    assert sum(map(len, found.values())) > 20
+    short = [(page, text) for page, pictures in found.items() for text, _ in pictures if len(text.split()) < 8]
+    assert short == []
