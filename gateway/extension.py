@@ -32,7 +32,7 @@ from jupyter_aliquot.gateway.containers.host_limits import HostLimits
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
 from jupyter_aliquot.gateway.containers.planner import base_of
 from jupyter_aliquot.gateway.culling.policy import Culling
-from jupyter_aliquot.gateway.events.audit import Audit, tell_cordon
+from jupyter_aliquot.gateway.events.audit import Audit, tell_cordon, tell_quotas
 from jupyter_aliquot.gateway.events.stream import KernelEvents
 from jupyter_aliquot.gateway.folders.registry import Folders
 from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders, private_folders
@@ -81,6 +81,7 @@ from jupyter_aliquot.gateway.serverapp.config_warnings import (
 from jupyter_aliquot.gateway.sizes.grammar import largest_here
 from jupyter_aliquot.gateway.state.gateway_memory import GatewayMemory, claim_memory
 from jupyter_aliquot.gateway.state.state_dir import boot_id
+from jupyter_aliquot.gateway.state.tenures import Tenures
 from jupyter_aliquot.gateway.status.prometheus import ServerMetrics
 from jupyter_aliquot.gateway.teams.quota_file import QuotaFile, open_quota_file
 from jupyter_aliquot.gateway.terminations.store import Endings
@@ -198,8 +199,7 @@ class AliquotExtension(ExtensionApp):
         )
         services.watch.listen(self._socket.watch)
         services.admission.observe(services.watch.refresh)
-        services.quota_file.listen(services.admission.plan_again)
-        services.cordons.observe(lambda *_: services.admission.plan_again())
+        join_scheduling(services)
         if isinstance(server.kernel_manager, AliquotKernelManager):
             self._own = OwnKernels(server.kernel_manager, self._local_parts, services)
         if isinstance(server.kernel_manager, AliquotRemoteKernelManager):
@@ -232,17 +232,15 @@ class AliquotExtension(ExtensionApp):
         runtime = RuntimeDir(Path(settings.runtime_dir)) if settings.runtime_dir else find_runtime_dir()
         accounts = OwnerAccounts(settings.account_of) if settings.run_kernels_as == "owner" else None
         link = agent_link(settings, runtime, clock, self.log, partial(_uid_of, server, accounts))
-
-        def find_user(name: str) -> User:
-            return user_finder(server.identity_provider)(name)
-
+        find_user = partial(_find_user, server)
         watch = _node_watch(settings, runtime, clock, self.log)
         limits = LimitGuard(Limits(parent=server), clock, lambda name: find_user(name).is_admin, self.log)
         state = None if folder is None else folder.path
         quota_file = open_quota_file(settings.quota_path(), state, clock, self.log)
         audit = Audit(state, self.log, server.event_logger.handlers if server.event_logger else ())
         cordons = audited_cordons(audit, state, clock, self.log)
-        rules = admission_settings(find_user, settings, limits, quota_file, cordons, self._check_budget)
+        tenures = Tenures(state and state / "tenures.json", clock, self.log)
+        rules = admission_settings(find_user, settings, limits, quota_file, cordons, tenures, self._check_budget)
         return Services(
             server=server,
             settings=settings,
@@ -255,6 +253,7 @@ class AliquotExtension(ExtensionApp):
             watch=watch,
             nodes=remote_nodes(settings, state, clock, watch, self.log),
             cordons=cordons,
+            tenures=tenures,
             audit=audit,
             folders=shared_folders(server, settings, state, self.log),
             endings=Endings(None if folder is None else folder.endings, clock, self.log),
@@ -372,6 +371,7 @@ class AliquotExtension(ExtensionApp):
             await self._own.stop(leaves_kernels=leaves_kernels)
         await within_patience("quota_file", services.quota_file.stop(), self.log)
         await within_patience("admission", services.admission.stop(leaves_kernels=leaves_kernels), self.log)
+        await within_patience("tenures", services.tenures.flush(), self.log)
         await within_patience("nodes", services.nodes.stop(), self.log)
         await within_patience("node_watch", services.watch.stop(), self.log)
         if self._history is not None:
@@ -438,6 +438,7 @@ def admission_settings(
     limits: LimitGuard,
     quota_file: QuotaFile,
     cordons: Cordons,
+    tenures: Tenures,
     check_budget: BudgetCheck,
 ) -> AdmissionSettings:
     """Return the settings of admission: its refusals, and how long requests wait."""
@@ -446,6 +447,7 @@ def admission_settings(
         caps=settings.gpu_caps(),
         quotas=lambda: quota_file.quotas,
         cordon_of=cordons.of,
+        tenure_of=tenures.of,
         check_class=lambda owner, request, kernelspec: policy.check(find_user(owner), request, kernelspec=kernelspec),
         check_queue=limits.check_queue,
         check_budget=check_budget,
@@ -481,6 +483,19 @@ def remote_nodes(
 
     remembered = RememberedNodes(state and state / "nodes.json", log)
     return RemoteNodes(remembered, clock, settings.status_refresh_seconds, log, local_name)
+
+
+def join_scheduling(services: Services) -> None:
+    """Have admission look again when quotas or cordons change, and its grants and those changes kept."""
+    admission, file = services.admission, services.quota_file
+    file.listen(admission.plan_again)
+    file.observe(partial(tell_quotas, services.audit, str(file.path)))
+    services.cordons.observe(lambda *_: admission.plan_again())
+    admission.observe(lambda: services.tenures.note(admission.ledger))
+
+
+def _find_user(server: ServerApp, name: str) -> User:
+    return user_finder(server.identity_provider)(name)
 
 
 def audited_cordons(audit: Audit, state: Path | None, clock: SystemClock, log: logging.Logger) -> Cordons:

@@ -23,6 +23,7 @@ from jupyter_aliquot.gateway.nodes.cordons import Cordons
 from jupyter_aliquot.gateway.nodes.registry import RemoteNodes
 from jupyter_aliquot.gateway.scheduling.admission import Admission
 from jupyter_aliquot.gateway.state.gateway_memory import GatewayMemory
+from jupyter_aliquot.gateway.state.tenures import Tenures
 from jupyter_aliquot.gateway.teams.quota_file import QuotaFile
 from jupyter_aliquot.gateway.terminations.store import Endings
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
@@ -46,6 +47,7 @@ class Services:
     # Nodes on other machines, whose agents dial in.
     nodes: RemoteNodes
     cordons: Cordons
+    tenures: Tenures
     audit: Audit
     folders: Folders
     endings: Endings

@@ -44,7 +44,7 @@ class QuotaReloadHandler(_QuotaHandlerBase):
         if found.file.path is None:
             raise HTTPError(409, "No quota file is set. Set c.Aliquot.quota_file to its path")
         try:
-            await found.file.reload_soon()
+            await found.file.reload_soon(self.requester.name)
         except AliquotError as error:
             raise http_error(error) from error
         self.log.info("quota_file=%s reloaded_by=%s", found.file.path, self.requester.name)

@@ -14,6 +14,8 @@ from pathlib import Path
 from jupyter_events import EventLogger
 
 from jupyter_aliquot.gateway.scheduling.cordons import Cordon
+from jupyter_aliquot.gateway.teams.changes import quota_changes
+from jupyter_aliquot.gateway.teams.values import Quotas
 
 SCHEMA = Path(__file__).parent / "administration_event.yaml"
 _SCHEMA_ID = "https://schema.aliquot.dev/administration"
@@ -56,3 +58,8 @@ def tell_cordon(audit: Audit, node: str, before: Cordon | None, after: Cordon | 
         audit.tell("uncordon", node, by, "" if before is None else before.reason)
     else:
         audit.tell("drain" if after.is_draining else "cordon", node, by, after.reason)
+
+
+def tell_quotas(audit: Audit, path: str, before: Quotas | None, after: Quotas, by: str) -> None:
+    """Record other quotas that are in force."""
+    audit.tell("quota", path, by, quota_changes(before, after))

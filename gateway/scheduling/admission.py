@@ -27,6 +27,7 @@ from jupyter_aliquot.provisioner.resources import Grant, Request
 from .checks import check_request, refusal_without_agent, seconds_to_next_look
 from .ledger import Holding, KernelRef, Ledger, LedgerSnapshot
 from .lending.evicting import Evictor
+from .lending.tenure import resumed
 from .planner import Admit, Pending, plan, queue_order
 from .queue import QueueEntry, RequestQueue, Waiting
 from .releases import Releases
@@ -114,7 +115,9 @@ class Admission:
 
         It is unconfirmed until the agent has renewed it.
         """
-        self._ledger.commit(granted=[replace(holding, is_confirmed=False)])
+        offset = self._clock.wall() - self._clock.now()
+        tenure = self._settings.tenure_of(holding.grant.kernel_id)
+        self._ledger.commit(granted=[resumed(holding, tenure, offset)])
         self._work.set()
 
     def adopt_ending(self, holding: Holding) -> None:
@@ -280,6 +283,11 @@ class Admission:
             pending=tuple(p for p in self._queue.pending() if p.kernel_id not in self._releases),
             releasing=frozenset(self._releases),
         )
+
+    @property
+    def ledger(self) -> LedgerSnapshot:
+        """The grants now."""
+        return self._ledger.snapshot()
 
     def plan_again(self) -> None:
         """Look at the queue again: the teams' quotas changed, or a node was cordoned."""

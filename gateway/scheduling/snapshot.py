@@ -12,6 +12,7 @@ from jupyter_aliquot.provisioner.resources import Grant, Request
 
 from .cordons import Cordon
 from .ledger import Holding, KernelRef, LedgerSnapshot, Node
+from .lending.tenure import Tenure
 from .planner import Pending
 from .queue import QueueEntry
 from .quotas import GpuCaps
@@ -76,6 +77,8 @@ class AdmissionSettings:
 
     caps: GpuCaps = field(default_factory=GpuCaps)
     quotas: Callable[[], Quotas | None] = lambda: None
+    # Returns what an earlier gateway knew of a kernel's grant; None for nothing.
+    tenure_of: Callable[[str], Tenure | None] = lambda kernel_id: None
     # Returns the cordon of a node; None for one that is not cordoned.
     cordon_of: Callable[[str], Cordon | None] = lambda node: None
     check_class: ClassCheck = allow_all_classes

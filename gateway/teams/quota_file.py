@@ -28,6 +28,10 @@ _KEPT = "quota-file.yaml"
 _Mark = tuple[int, int, int, int] | None
 
 
+# Called with the quotas before and after a change, and the user who asked for it; empty for a changed file.
+QuotaObserver = Callable[["Quotas | None", Quotas, str], None]
+
+
 @dataclass(frozen=True)
 class _Found:
     """The result of one reading of the file: its text and quotas, or an error.
@@ -57,11 +61,16 @@ class QuotaFile:
         # The mark of the last look.
         self._seen: _Mark = None
         self._listeners: list[Callable[[], None]] = []
+        self._observers: list[QuotaObserver] = []
         self._watch = Recurring("quota-file", self.look, _LOOK_SECONDS, clock, log)
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Call *listener* after each change of the quotas in force."""
         self._listeners.append(listener)
+
+    def observe(self, observer: QuotaObserver) -> None:
+        """Call *observer* with the quotas before and after each change in force, and the user who asked for it."""
+        self._observers.append(observer)
 
     def open(self) -> None:
         """Read the file at the gateway's start.
@@ -90,21 +99,26 @@ class QuotaFile:
         """Read the file now, and put it in force. Raises QuotaFileError, and changes nothing then."""
         return None if self.path is None else self._apply(_read(self.path))
 
-    async def reload_soon(self) -> Quotas | None:
-        """Do the same beside the event loop: the file may be long, or lie on a network disk."""
-        return None if self.path is None else self._apply(await asyncio.to_thread(_read, self.path))
+    async def reload_soon(self, by: str = "") -> Quotas | None:
+        """Do the same beside the event loop: the file may be long, or lie on a network disk.
 
-    def _apply(self, found: _Found) -> Quotas:
+        *by* is the user who asks for it; empty for a file that changed on disk.
+        """
+        return None if self.path is None else self._apply(await asyncio.to_thread(_read, self.path), by)
+
+    def _apply(self, found: _Found, by: str = "") -> Quotas:
         self._mark = found.mark
         if found.error is not None:
             raise self._refused(found.error)
         assert found.quotas is not None  # a reading without an error has quotas
-        has_changed, self.quotas, self.problem = found.quotas != self.quotas, found.quotas, ""
-        if has_changed:
+        before, self.quotas, self.problem = self.quotas, found.quotas, ""
+        if found.quotas != before:
             self._log.info("quota_file=%s in_force=yes teams=%d", self.path, len(found.quotas.teams))
             self._keep(found.text)
             for listener in self._listeners:
                 listener()
+            for observer in self._observers:
+                observer(before, found.quotas, by)
         return found.quotas
 
     def _refused(self, error: QuotaFileError) -> QuotaFileError:

@@ -11,6 +11,7 @@ import pytest
 from jupyter_aliquot.gateway.scheduling.admission import Admission, KernelRef
 from jupyter_aliquot.gateway.scheduling.ledger import Holding, Leaving
 from jupyter_aliquot.gateway.scheduling.lending.evicting import EVICTION_SECONDS, STAYS_SECONDS
+from jupyter_aliquot.gateway.scheduling.lending.tenure import tenure_of
 from jupyter_aliquot.gateway.teams.reading import read_quotas
 from jupyter_aliquot.provisioner.errors import NoRoomError
 from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request, WorkloadClass
@@ -186,3 +187,27 @@ def test_a_kernel_counts_as_backfilled_only_while_a_request_waits_that_it_passed
         assert not admission.snapshot().ledger.holdings["small"].is_backfilled
 
     play(scene, devices=2)
+
+
+def test_the_least_time_of_a_borrowing_kernel_counts_over_a_restart(play: Any, settle: Any, desk: Any) -> None:
+    quotas = read_quotas(TEAMS.replace("[ann], ", "[ann], reclaimMinRuntime: 60s, "), "aliquot.yaml")
+
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        agent.evicted = set()
+        for kernel_id in ("k1", "k2"):
+            await (await starts(admission, kernel_id, "ann"))
+        await clock.advance(20)
+        holdings = admission.snapshot().ledger.holdings
+        offset = clock.wall() - clock.now()
+        known = {kernel_id: tenure_of(one, offset) for kernel_id, one in holdings.items()}
+        await admission.stop(leaves_kernels=True)
+        async with desk.admission(agent, clock, quotas=lambda: quotas, tenure_of=known.get) as again:
+            for holding in holdings.values():
+                again.adopt(Holding(holding.grant, holding.requester, holding.since))
+            owed = await starts(again, "owed", "bob")
+            await clock.advance(39)
+            assert (agent.told_to_leave, owed.done()) == (set(), False)
+            await clock.advance(6)
+            assert owed.done()
+
+    play(scene, devices=2, quotas=lambda: quotas)

@@ -44,6 +44,18 @@ def test_what_was_written_is_read_the_longest_waiting_first(records: KernelRecor
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
 
 
+def test_a_record_that_was_cut_off_at_any_byte_is_set_aside_and_no_other_with_it(
+    records: KernelRecords, tmp_path: Path
+) -> None:
+    records.write(replace(RECORD, kernel_id="whole"))
+    records.write(RECORD)
+    text = (tmp_path / "k1.json").read_bytes()
+    for size in range(len(text)):
+        (tmp_path / "k1.json").write_bytes(text[:size])
+        assert [one.kernel_id for one in KernelRecords(tmp_path, LOG).read()] == ["whole"]
+        assert not (tmp_path / "k1.json").exists()
+
+
 def test_a_removed_record_is_gone(records: KernelRecords) -> None:
     records.write(RECORD)
     records.remove("k1")

@@ -65,13 +65,18 @@ def test_one_of_an_agent_that_evicted_none_is_read(tmp_path: Path) -> None:
     write_entry(folder, replace(ENTRY, is_evicted=True))
     assert read_entry(folder).is_evicted
     data = json.loads((folder / "grant.json").read_text())
-    del data["is_evicted"], data["is_aside"]
+    for field in LATER:
+        del data[field]
     (folder / "grant.json").write_text(json.dumps(data))
     assert not read_entry(folder).is_evicted
     assert not read_entry(folder).is_aside
+    assert not read_entry(folder).is_ending
 
 
-@pytest.mark.parametrize("field", [field for field in vars(ENTRY) if field not in ("is_evicted", "is_aside")])
+LATER = ("is_evicted", "is_aside", "is_ending")  # an earlier agent does not write them
+
+
+@pytest.mark.parametrize("field", [field for field in vars(ENTRY) if field not in LATER])
 def test_one_without_a_field_is_refused(tmp_path: Path, field: str) -> None:
     folder = tmp_path / "k"
     folder.mkdir()
@@ -88,3 +93,14 @@ def test_one_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
     (tmp_path / "k" / "grant.json").write_text("[" * 100_000)
     with pytest.raises(JournalError):
         read_entry(tmp_path / "k")
+
+
+def test_one_that_was_cut_off_at_any_byte_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "k"
+    folder.mkdir()
+    write_entry(folder, replace(ENTRY, is_swapped=True, saved_bytes={PARTS[0].uuid: 7}, is_evicted=True))
+    whole = (folder / "grant.json").read_bytes()
+    for size in range(len(whole)):
+        (folder / "grant.json").write_bytes(whole[:size])
+        with pytest.raises(JournalError):
+            read_entry(folder)

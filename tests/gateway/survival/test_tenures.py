@@ -1,0 +1,87 @@
+"""The tenures of grants: what a restarted gateway knows of them, and files that are not whole."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from jupyter_aliquot.gateway.scheduling.ledger import Holding, KernelRef, LedgerSnapshot
+from jupyter_aliquot.gateway.scheduling.lending.tenure import Tenure, resumed
+from jupyter_aliquot.gateway.state.tenures import Tenures
+from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request, WorkloadClass
+
+LOG = logging.getLogger(__name__)
+
+
+class Clock:
+    """A clock whose machine was started a hundred seconds before the epoch's thousandth, or later."""
+
+    def __init__(self, now: float = 100.0) -> None:
+        self._now = now
+
+    def now(self) -> float:
+        return self._now
+
+    def wall(self) -> float:
+        return 1000.0
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+
+
+def holding(kernel_id: str, **more: object) -> Holding:
+    request = Request(GpuShare(100), None, WorkloadClass.PRODUCTION)
+    grant = Grant(kernel_id, "ann", request, "node", (), "/k", ())
+    return Holding(grant, KernelRef(kernel_id, "ann"), since=950.0, **more)  # type: ignore[arg-type]
+
+
+def saved(path: Path, *holdings: Holding) -> Tenures:
+    async def write() -> Tenures:
+        tenures = Tenures(path, Clock(), LOG)
+        tenures.note(LedgerSnapshot(holdings={one.grant.kernel_id: one for one in holdings}))
+        await tenures.flush()
+        return tenures
+
+    return asyncio.run(write())
+
+
+def test_a_restarted_gateway_knows_since_when_a_kernel_has_its_gpu_and_on_which_condition(tmp_path: Path) -> None:
+    path = tmp_path / "tenures.json"
+    plain = holding("plain", granted_at=80.0)
+    backfilled = holding("small", granted_at=90.0, is_backfilled=True, passed=frozenset({"large"}))
+    gone = holding("gone", granted_at=70.0, is_evicted=True, leaves_for="owed")
+    saved(path, plain, backfilled, gone)
+    later, clock = Tenures(path, Clock(7.0), LOG), Clock(7.0)
+    offset = clock.wall() - clock.now()
+    found = {one: resumed(holding(one), later.of(one), offset) for one in ("plain", "small", "gone", "new")}
+    assert {one: held.granted_at for one, held in found.items()} == {
+        "plain": pytest.approx(-13.0),  # 20 s ago, as before
+        "small": pytest.approx(-3.0),
+        "gone": pytest.approx(-23.0),
+        "new": pytest.approx(-43.0),  # when it was requested
+    }
+    assert [one for one, held in found.items() if held.is_backfilled] == ["small"]
+    assert found["small"].passed == {"large"}
+    assert (found["gone"].is_evicted, found["gone"].leaves_for) == (True, "owed")
+    assert not any(held.is_confirmed for held in found.values())
+
+
+def test_a_file_that_was_cut_off_at_any_byte_gives_all_tenures_or_none(tmp_path: Path) -> None:
+    path = tmp_path / "tenures.json"
+    saved(path, holding("plain", granted_at=80.0), holding("small", granted_at=90.0, is_backfilled=True))
+    whole = path.read_bytes()
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        assert Tenures(path, Clock(), LOG).of("plain") is None
+    path.write_bytes(whole)
+    assert Tenures(path, Clock(), LOG).of("plain") == Tenure(980.0)
+
+
+@pytest.mark.parametrize("granted_at", ["NaN", "1e999", '"x"', "null", "[]"])
+def test_a_time_that_cannot_be_is_not_taken(tmp_path: Path, granted_at: str) -> None:
+    path = tmp_path / "tenures.json"
+    path.write_text(f'{{"grants": {{"k": {{"granted_at": {granted_at}, "passed": [], "left_for": ""}}}}}}')
+    assert Tenures(path, Clock(), LOG).of("k") is None
