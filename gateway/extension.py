@@ -133,7 +133,6 @@ class AliquotExtension(ExtensionApp):
     _own: OwnKernels | None = None
     _events: KernelEvents | None = None
     _history: UsageHistory | None = None
-    _accounting: UsageAccounting | None = None
     # In gateway mode.
     _gateway: GatewayKernels | None = None
 
@@ -209,7 +208,7 @@ class AliquotExtension(ExtensionApp):
             self.log.warning("%s", remark)
         for warning in filter(None, (engine_within_reach(server), unknown_users(server))):
             self.log.warning("%s", warning)
-        self._snapshots = SnapshotSource(services, self._own, is_remote=bool(self._gateway_url), remarks=remarks)
+        self._snapshots = self._snapshot_source(services, remarks)
         self.settings[SETTING] = self._sources(services)
         # A server in gateway mode belongs to one user; the gateway has the limits.
         if self._gateway is None:
@@ -285,32 +284,38 @@ class AliquotExtension(ExtensionApp):
         kept = History(parent=services.server).settings(self._memory.folder, settings)
         history = self._history = UsageHistory(kept, clock, self.log)
         services.watch.listen(history.record)
-        accounting = self._accounting = self._made_accounting(services)
         manager, policy = None if self._own is None else self._own.manager, settings.class_policy()
         changes = KernelChanges(services.admission, services.link, manager, policy, services.watch, clock)
-        rules = DryRunRules(settings.gpu_caps(), settings.largest(), policy, settings.residency_of, accounting.check)
+        rules = DryRunRules(settings.gpu_caps(), settings.largest(), policy, settings.residency_of, self._check_budget)
         outlooks = DryRunService(
             services.admission.snapshot, services.link, lambda: services.watch.view().status, rules, clock
         )
         tokens = TokenFile(Path(settings.agent_token_file)) if settings.agent_token_file else NoTokens()
-        told = replace(told, nodes=services.nodes, cordons=services.cordons, agent_tokens=tokens, accounting=accounting)
+        told = replace(told, nodes=services.nodes, cordons=services.cordons, agent_tokens=tokens)
+        told = replace(told, accounting=self._accounting)
         quotas = QuotaSources(services.quota_file, self._snapshots.admission)
         holders = HolderSources(KernelProcesses(partial(_first_processes, services.server), clock), clock)
         told = replace(told, holders=holders)
         return replace(told, changes=changes, outlooks=outlooks, events=events, history=history, quotas=quotas)
 
-    def _made_accounting(self, services: Services) -> UsageAccounting:
+    def _snapshot_source(self, services: Services, remarks: tuple[str, ...]) -> SnapshotSource:
+        is_remote = bool(self._gateway_url)
+        return SnapshotSource(services, self._own, self._accounting, is_remote=is_remote, remarks=remarks)
+
+    @cached_property
+    def _accounting(self) -> UsageAccounting:
+        """The accounting, which admission asks for budgets. Off in gateway mode: the gateway counts."""
+        services = self._services
         kept = Accounting(parent=services.server)
         sources = AccountingSources(services.admission.snapshot, lambda: services.quota_file.quotas, boot_id())
-        settings = kept.settings(self._memory.folder) if kept.enabled else None
+        settings = kept.settings(self._memory.folder) if kept.enabled and not self._gateway_url else None
         accounting = UsageAccounting(settings, sources, services.clock, self.log)
         services.watch.listen(accounting.record)
         return accounting
 
     def _check_budget(self, owner: str, teams: Iterable[str], request: Request) -> None:
         """Called by admission, which is made before the accounting. Raises LimitError."""
-        if self._accounting is not None:
-            self._accounting.check(owner, teams, request)
+        self._accounting.check(owner, teams, request)
 
     def _largest_here(self) -> GpuShare:
         return largest_here(self._services.settings.largest(), self._services.watch.count_devices())
@@ -376,8 +381,7 @@ class AliquotExtension(ExtensionApp):
         await within_patience("node_watch", services.watch.stop(), self.log)
         if self._history is not None:
             await within_patience("history", self._history.stop(), self.log)
-        if self._accounting is not None:
-            await within_patience("accounting", self._accounting.stop(), self.log)
+        await within_patience("accounting", self._accounting.stop(), self.log)
         await within_patience("agent_link", services.link.stop(), self.log)
         self._memory.close()
 

@@ -5,6 +5,7 @@ It keeps only the server's warnings.
 
 from __future__ import annotations
 
+from jupyter_aliquot.gateway.accounting.recorder import UsageAccounting
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
@@ -30,10 +31,17 @@ class SnapshotSource:
     """
 
     def __init__(
-        self, services: Services, own: OwnKernels | None, *, is_remote: bool, remarks: tuple[str, ...]
+        self,
+        services: Services,
+        own: OwnKernels | None,
+        accounting: UsageAccounting,
+        *,
+        is_remote: bool,
+        remarks: tuple[str, ...],
     ) -> None:
         self._services = services
         self._own = own
+        self._accounting = accounting
         self._is_remote = is_remote
         self._remarks = remarks
         self._memo = ReportMemo()
@@ -43,16 +51,17 @@ class SnapshotSource:
         """Add warnings about the configuration, for all later snapshots."""
         self._remarks = (*self._remarks, *remarks)
 
-    def _quota_problems(self, ledger: LedgerSnapshot, who: User | None) -> tuple[str, ...]:
-        """Return why the quota file is not in force, and which sums are beyond the node.
+    def _problems_of_files(self, ledger: LedgerSnapshot, who: User | None) -> tuple[str, ...]:
+        """Return why the quota file is not in force, which sums are beyond the node, and the accounting's problems.
 
-        Both name users and teams: to others than administrators they say only that errors are there.
+        They name users, teams and files: to others than administrators they say only that errors are there.
         """
         file, found = self._services.quota_file, TeamQuotas.of(ledger)
         if who is not None and not who.is_admin:
             return (_ERRORS,) if file.problem else ()
         refused = (f"The quota file is not in force, the last good one is: {file.problem}",) if file.problem else ()
-        return (*refused, *(() if found is None else quota_warnings(found.quotas, found.tree.gpus)))
+        warnings = () if found is None else quota_warnings(found.quotas, found.tree.gpus)
+        return (*refused, *warnings, *self._accounting.problems)
 
     def admission(self) -> AdmissionSnapshot:
         """Return the grants and the queue now, with the starts that are expected."""
@@ -73,7 +82,7 @@ class SnapshotSource:
         problems = () if self._is_remote else node.problems
         if not self._is_remote and node.status is None and admission.agent_message:
             problems = (f"The node agent does not answer: {admission.agent_message}.",)
-        problems = (*problems, *self._services.link.differences, *self._quota_problems(admission.ledger, who))
+        problems = (*problems, *self._services.link.differences, *self._problems_of_files(admission.ledger, who))
         ours = () if self._own is None else self._own.listed(admission, who, kernel_id)
         if self._own is not None:
             problems = (*problems, *self._own.problems())
@@ -95,5 +104,7 @@ class SnapshotSource:
             refusals=self._services.limits.counts(),
             caps=self._services.settings.gpu_caps(),
             grants=not self._is_remote,
+            usage=self._accounting.counters(),
+            budgets_of=self._accounting.budgets_of,
             memo=self._memo,
         )

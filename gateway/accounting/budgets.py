@@ -95,7 +95,7 @@ class BudgetCheck:
         for use in self.uses(user, groups):
             if use.refuses:
                 raise LimitError(
-                    f"Requested {request.gpus} GPU, but {_named(use)} has used {use.used:.2f} of the "
+                    f"Requested {request.gpus} GPU, but {_named(use)} has used {_hours_text(use.used)} of the "
                     f"{use.budget.gpu_hours:g} GPU-hours of {_THIS[use.budget.period]} budget. It renews at "
                     f"{self._renews(use)}. Wait until then, or ask an administrator for more"
                 )
@@ -123,7 +123,7 @@ class BudgetCheck:
         # A user's name stays as it is written.
         told = told[0].upper() + told[1:] if use.kind == TEAM else told
         of = f"the {use.budget.gpu_hours:g} GPU-hours of {_THIS[use.budget.period]} budget"
-        return f"{told} has used {use.used:.2f} of {of}, which renews at {self._renews(use)}"
+        return f"{told} has used {_hours_text(use.used)} of {of}, which renews at {self._renews(use)}"
 
     def _renews(self, use: BudgetUse) -> str:
         return self._calendar.iso(period_of(self._day, use.budget.period).end)
@@ -157,3 +157,8 @@ def _is_user(user: str) -> Callable[[str, str], bool]:
 
 def _named(use: BudgetUse) -> str:
     return f"the team {use.name}" if use.kind == TEAM else use.name
+
+
+def _hours_text(hours: float) -> str:
+    """Return hours with two decimals, and less than one with four."""
+    return f"{hours:.2f}" if hours >= 1 or not hours else f"{hours:.4f}"

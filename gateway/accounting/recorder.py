@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
@@ -18,14 +18,15 @@ from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.reports.usage import Budget
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
+from jupyter_aliquot.gateway.status.user_metrics import UsageCounter
 from jupyter_aliquot.gateway.teams.values import Quotas
 from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 from jupyter_aliquot.provisioner.errors import StateError
 from jupyter_aliquot.provisioner.resources import Request
 
-from .amounts import Amounts, Subject
 from .book import Book, BookSettings
 from .budgets import BudgetCheck, BudgetUse
+from .counters import usage_counters
 from .looks import Look, Teams, parts_of, waiting_of
 from .query import Answer, Question
 
@@ -121,10 +122,9 @@ class UsageAccounting:
         """Return what is wrong with the file, for administrators."""
         return () if self._book is None else self._book.problems
 
-    @property
-    def since_start(self) -> Mapping[Subject, Amounts]:
-        """Return what this gateway counted since its start, for counters."""
-        return {} if self._book is None else self._book.since_start
+    def counters(self) -> list[UsageCounter]:
+        """Return what this gateway counted since its start."""
+        return [] if self._book is None else usage_counters(self._book.since_start)
 
     # ---- budgets
 

@@ -58,6 +58,7 @@ class SizesHandler(AliquotHandler):
     @authorized
     async def get(self) -> None:
         manager = self.kernel_spec_manager
+        accounting = self.sources.accounting
         offered, may_use_normal, largest = [], True, self.sources.largest_here()
         if isinstance(manager, SizedKernelSpecManager):
             await manager.refresh()
@@ -65,6 +66,7 @@ class SizesHandler(AliquotHandler):
             may_use_normal = manager.settings.class_policy().may_have_normal_priority(self.requester)
         report: Sizes = {
             "may_use_normal_priority": may_use_normal,
+            "budgets": [] if accounting is None else accounting.budgets_of(self.requester),
             "sizes": [size.report() for size in offered],
             "grammar": describe_grammar(largest),
             "largest_gpus": float(largest),

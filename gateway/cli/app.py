@@ -31,6 +31,7 @@ COMMANDS = {
     "demo": ("jupyter_aliquot.demo.command.DemoCommand", "three notebooks share one GPU; each claim is checked"),
     "status": (f"{_HERE}.status.StatusCommand", "the devices and kernels of this machine; --watch shows them live"),
     "history": (f"{_HERE}.history.HistoryCommand", "the GPU use of the last hour, day or week"),
+    "usage": (f"{_HERE}.history.UsageCommand", "the GPU-hours of a month by user, team and so on, and budgets"),
     "resize": (f"{_HERE}.resize.ResizeCommand", "change the size or the priority of a running kernel"),
     "swap": (f"{_HERE}.swap.SwapCommand", "move a kernel's memory from its GPU to the host, until its next cell"),
     "restore": (f"{_HERE}.swap.RestoreCommand", "move it back, ahead of the next cell"),

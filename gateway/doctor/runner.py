@@ -53,7 +53,7 @@ def report(findings: Sequence[Finding]) -> dict[str, Any]:
 
 def all_checks() -> list[Check]:
     """Return every check, in the order in which the parts need each other."""
-    from . import host as doctor_host, jupyter as doctor_jupyter, node as doctor_node
+    from . import host as doctor_host, jupyter as doctor_jupyter, messages, node as doctor_node
 
     return [
         doctor_host.check_versions,
@@ -63,6 +63,7 @@ def all_checks() -> list[Check]:
         doctor_node.check_node,
         doctor_host.check_agent,
         doctor_host.check_gateway,
+        messages.check_messages,
         doctor_host.check_shared_memory,
         doctor_host.check_container_engine,
         doctor_jupyter.check_provisioner,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from .kernel import Kernel
+from .usage import Budget
 
 
 class TeamGpuLimit(TypedDict):
@@ -33,6 +34,7 @@ class StatusUser(TypedDict):
     name: str
     role: str
     gpu_limit: UserGpuLimit | None
+    budgets: list[Budget]
 
 
 class Cordon(TypedDict):
@@ -173,6 +175,7 @@ class Sizes(TypedDict):
     """The answer of GET /aliquot/api/v1/sizes."""
 
     may_use_normal_priority: bool
+    budgets: list[Budget]
     sizes: list[Size]
     grammar: str
     largest_gpus: float

@@ -21,7 +21,7 @@ from .compute_metrics import compute_metrics
 from .nodes import devices_by_node, node_metrics
 from .report import StatusSnapshot, status_report
 from .residency_metrics import residency_metrics
-from .user_metrics import user_metrics
+from .user_metrics import usage_metrics, user_metrics
 
 _EVERYTHING = User("", "admin")
 _DEVICE = ["node", "device", "uuid", "name"]
@@ -139,6 +139,7 @@ def metrics_of(report: Status, snapshot: StatusSnapshot) -> Iterator[Metric]:
     yield from compute_metrics(report, _KERNEL, _DEVICE, _labels)
     yield from residency_metrics(report, _KERNEL[:-1], _labels)
     yield from user_metrics(report, _KERNEL[:-1], _labels)
+    yield from usage_metrics(snapshot.usage)
     agent_up = GaugeMetricFamily("aliquot_agent_up", "1 while the node agent answers.")
     agent_up.add_metric([], float(report["node"]["agent"] == "ok"))
     queue = GaugeMetricFamily("aliquot_queue_length", "Kernels that wait for room.")

@@ -5,7 +5,7 @@ It reads nothing by itself and decides nothing; node/watcher.py and collector.py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -29,6 +29,7 @@ from jupyter_aliquot.gateway.reports.kernel import (
     Termination,
 )
 from jupyter_aliquot.gateway.reports.status import Node, Status, UserGpuLimit
+from jupyter_aliquot.gateway.reports.usage import Budget
 from jupyter_aliquot.gateway.scheduling.cordons import Cordon
 from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
 from jupyter_aliquot.gateway.scheduling.planner import Pending
@@ -46,6 +47,7 @@ from .nodes import nodes_report
 from .report_cache import ReportMemo
 from .residency import host_copies_report, shown_state, waiting_text
 from .usage import idle_since, kernel_usage
+from .user_metrics import UsageCounter
 
 # The request of a kernel without a GPU.
 PLAIN = Request(GpuShare(0))
@@ -88,6 +90,11 @@ class LocalKernel(NamedTuple):
     owner_message: OwnerMessage | None = None
 
 
+def no_budgets(who: User) -> list[Budget]:
+    """Return no budget: none is set."""
+    return []
+
+
 @dataclass(frozen=True)
 class StatusSnapshot:
     """All that the server knows at one moment.
@@ -99,6 +106,8 @@ class StatusSnapshot:
         grants: Whether this server grants GPUs.
         counts: How requests left the queue since the server started.
         endings: How kernels ended since the server started.
+        usage: GPU time since the server started.
+        budgets_of: Returns the budgets that count for a user.
         refusals: How often each of c.Limits refused or delayed something.
     """
 
@@ -119,6 +128,8 @@ class StatusSnapshot:
     caps: GpuCaps = field(default_factory=GpuCaps)
     grants: bool = True
     refusals: Mapping[str, int] = field(default_factory=dict)
+    usage: Sequence[UsageCounter] = ()
+    budgets_of: Callable[[User], list[Budget]] = no_budgets
     # Reports that were made of earlier snapshots.
     memo: ReportMemo = field(default_factory=ReportMemo, compare=False, repr=False)
 
@@ -132,7 +143,12 @@ def status_report(snapshot: StatusSnapshot, who: User, ended: int = LAST_ENDED) 
     status = snapshot.node.status
     return {
         "version": snapshot.version,
-        "user": {"name": who.name, "role": who.role, "gpu_limit": _gpu_limit(snapshot, who)},
+        "user": {
+            "name": who.name,
+            "role": who.role,
+            "gpu_limit": _gpu_limit(snapshot, who),
+            "budgets": snapshot.budgets_of(who),
+        },
         "node": node_report(snapshot),
         "nodes": nodes_report(snapshot.nodes, who.name, snapshot.memo, snapshot.cordons),
         "devices": snapshot.memo.devices(status).reports(who.name) if status else [],

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from jupyter_aliquot.gateway.reports.kernel import Kernel
 from jupyter_aliquot.gateway.reports.status import Status
+
+_USAGE_LABELS = ["owner", "team", "gpu_model", "priority"]
 
 _OWNER = ["owner"]
 _NOT_HOLDING = frozenset({"queued", "ended"})
@@ -78,3 +81,44 @@ def _idle_metrics(report: Status, names: Sequence[str], labels: Callable[[Kernel
             restore.add_metric(labels(kernel), float(residency["restore_seconds"]))
     yield since
     yield restore
+
+
+class UsageCounter(NamedTuple):
+    """GPU seconds of one user, team, model and priority since the gateway's start."""
+
+    owner: str
+    team: str
+    model: str
+    priority: str
+    working: float = 0.0
+    on_gpu: float = 0.0
+    swapped_out: float = 0.0
+    waiting: float = 0.0
+    charged: float = 0.0
+
+    @property
+    def labels(self) -> list[str]:
+        return [self.owner, self.team, self.model, self.priority]
+
+
+def usage_metrics(counters: Sequence[UsageCounter]) -> Iterator[Metric]:
+    """Yield the counters."""
+    working = CounterMetricFamily("aliquot_usage_working_gpu_seconds", "GPU time used.", labels=_USAGE_LABELS)
+    held = CounterMetricFamily(
+        "aliquot_usage_held_gpu_seconds",
+        "Size times the time of kernels, by their memory's place.",
+        labels=[*_USAGE_LABELS, "place"],
+    )
+    waiting = CounterMetricFamily(
+        "aliquot_usage_waiting_gpu_seconds", "Size times the time in want of a GPU.", labels=_USAGE_LABELS
+    )
+    charged = CounterMetricFamily(
+        "aliquot_usage_charged_gpu_seconds", "GPU time that is charged, with its weights.", labels=_USAGE_LABELS
+    )
+    for one in counters:
+        working.add_metric(one.labels, one.working)
+        held.add_metric([*one.labels, "on_gpu"], one.on_gpu)
+        held.add_metric([*one.labels, "swapped_out"], one.swapped_out)
+        waiting.add_metric(one.labels, one.waiting)
+        charged.add_metric(one.labels, one.charged)
+    yield from (working, held, waiting, charged)

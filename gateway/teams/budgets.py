@@ -13,7 +13,7 @@ WARN, REFUSE = "warn", "refuse"
 # A budget of this name is that of each user, or each team, without a budget of its own.
 EACH_OTHER = "*"
 _KINDS = ("users", "teams")
-_KEYS = ("gpuHours", "period", "atLimit", "warnAt")
+BUDGET_KEYS = ("gpuHours", "period", "atLimit", "warnAt")
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ NO_BUDGETS = Budgets()
 
 
 def read_budgets(value: Value, teams: Mapping[str, object]) -> Budgets:
-    """Return the budgets of the key ``budgets``. ``teams``: the file's, by name; empty: any group is one."""
+    """Return the budgets of the key ``budgets``. ``teams``: the file's, by name."""
     found = value.fields(_KINDS)
     budgets: dict[str, dict[str, Budget]] = {kind: {} for kind in _KINDS}
     for kind, table in found.items():
         for name, line, one in table.entries():
-            if kind == "teams" and teams and name not in (*teams, EACH_OTHER):
+            if kind == "teams" and name not in (*teams, EACH_OTHER):
                 value.problems.add(
                     line, f"budgets.teams names {name!r}, which is no team. Use a name below teams, or *"
                 )
@@ -70,7 +70,7 @@ def read_budgets(value: Value, teams: Mapping[str, object]) -> Budgets:
 
 
 def _budget(value: Value) -> Budget | None:
-    found = value.fields(_KEYS)
+    found = value.fields(BUDGET_KEYS)
     if "gpuHours" not in found:
         if value.is_table:
             value.problems.add(value.line, f"{value.path} has no gpuHours. Write how many GPU-hours it is")

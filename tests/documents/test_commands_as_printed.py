@@ -76,6 +76,10 @@ README = "README.md"
 PRINTED = printed()
 # Files that a command writes into its folder, and a pattern that they then match.
 WRITES = {
+    'curl -H "Authorization: token $TOKEN" "$SERVER/aliquot/api/v1/usage?by=team&format=csv" > usage.csv': (
+        "usage.csv",
+        r"^team,working_gpu_hours",
+    ),
     'curl -H "Authorization: token $TOKEN" "$SERVER/aliquot/api/v1/history?range=day&format=csv" > day.csv': (
         "day.csv",
         r"^[a-z_]+,[a-z_]+",

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_aliquot.gateway.teams.budgets import BUDGET_KEYS, BUDGET_PERIODS
 from jupyter_aliquot.gateway.teams.reading import TEAM_KEYS, QuotaFileError, read_quotas
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "teams-and-quotas.md"
-BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+BUDGETS = PAGE.with_name("usage-and-budgets.md")
+BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE.read_text() + BUDGETS.read_text(), re.DOTALL)
 
 
 def test_the_page_prints_quota_files() -> None:
@@ -31,3 +33,7 @@ def test_the_error_that_the_page_prints_is_the_programs() -> None:
 
 def test_every_key_of_a_team_is_described() -> None:
     assert [key for key in TEAM_KEYS if f"`{key}`" not in PAGE.read_text()] == []
+
+
+def test_every_key_of_a_budget_is_described() -> None:
+    assert [key for key in (*BUDGET_KEYS, *BUDGET_PERIODS) if key not in BUDGETS.read_text()] == []

@@ -151,6 +151,7 @@ _EXAMPLE: dict[str, Any] = {
         "name": "ada",
         "role": "user",
         "gpu_limit": {"gpus": None, "held_gpus": 0.5, "queued_gpus": 0.0, "left_gpus": None, "teams": []},
+        "budgets": [],
     },
     "nodes": [],
     "node": {

@@ -1,4 +1,4 @@
-"""The command `aliquot history`: the use of GPUs over the last hour, day or week, from the gateway."""
+"""The commands `aliquot history` and `aliquot usage`: the use of GPUs over a week, and the GPU-hours of a month."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from jupyter_aliquot.gateway.history.buckets import RANGES
 from jupyter_aliquot.gateway.terminal.history_table import history_table
 from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, Gateways, NoGatewayHere
 from jupyter_aliquot.gateway.terminal.tables import console
+from jupyter_aliquot.gateway.terminal.usage_table import usage_table
 
 from .base import JSON_FLAG, WHICH_GATEWAY, Command
 
@@ -61,3 +62,62 @@ class HistoryCommand(Command):
             print(json.dumps(report, indent=2, ensure_ascii=False))
             return
         console().print(history_table(report))
+
+
+class UsageCommand(Command):
+    """Print a table, CSV for other programs, or the gateway's JSON."""
+
+    name = "aliquot usage"
+    description = (
+        """Show the GPU-hours of a month, or of other days: working, idle, swapped out, waiting, and what is charged.
+
+    Users see their own, administrators all. Budgets follow, with what is left of them now
+    (see docs/how-to/usage-and-budgets.md).
+    """
+        + WHICH_GATEWAY
+    )
+    examples = """
+    aliquot usage --month 2026-11 --by team
+    aliquot usage --by team,day --csv > usage.csv
+    aliquot usage --from 2026-11-01 --to 2026-11-08
+    """
+    flags = {
+        **Command.flags,
+        **JSON_FLAG,
+        "csv": ({"UsageCommand": {"csv_output": True}}, "Print the rows as CSV."),
+    }
+    aliases = {
+        "month": "UsageCommand.month",
+        "from": "UsageCommand.begin",
+        "to": "UsageCommand.end",
+        "by": "UsageCommand.by",
+        "user": "UsageCommand.user",
+        "team": "UsageCommand.team",
+        "runtime-dir": "UsageCommand.runtime_dir",
+    }
+    month = Unicode("", help="A month such as 2026-11 (default: the present one).").tag(config=True)
+    begin = Unicode("", help="The first day, such as 2026-11-01, in the place of a month.").tag(config=True)
+    end = Unicode("", help="The day after the last one.").tag(config=True)
+    by = Unicode("user", help="user, team, size, priority, model or day; several with commas.").tag(config=True)
+    user = Unicode("", help="Only this user.").tag(config=True)
+    team = Unicode("", help="Only this team.").tag(config=True)
+    csv_output = Bool(False, help="Print the rows as CSV.").tag(config=True)
+    runtime_dir = Unicode("", help="Folder of the node agent's sockets (default: the usual one).").tag(config=True)
+
+    def start(self) -> None:
+        """Called by Application.start."""
+        chosen = {"month": self.month, "from": self.begin, "to": self.end, "user": self.user, "team": self.team}
+        query = {name: value for name, value in chosen.items() if value}
+        query |= {"by": self.by, "format": "csv" if self.csv_output else "json"}
+        try:
+            text = Gateways.of(self.runtime_dir).text(f"usage?{urlencode(query)}")
+        except (NoGatewayHere, GatewayRefusal) as error:
+            raise CommandError(str(error)) from None
+        if self.csv_output:
+            print(text, end="")
+            return
+        report: dict[str, Any] = json.loads(text)
+        if self.json_output:
+            print(json.dumps(report, indent=2, ensure_ascii=False))
+            return
+        console().print(usage_table(report))

@@ -127,6 +127,18 @@ def test_a_gateway_that_comes_back_counts_the_time_between_once(life: Life, is_k
     assert (hours["on_gpu"], hours["working"]) == (6.0, 3.0)
 
 
+def test_a_gateway_that_is_killed_between_two_writes_counts_what_it_had_not_written(tmp_path: Path) -> None:
+    life = Life(settings(tmp_path / "accounting.sqlite", write_seconds=2.5 * HOUR / 1000))
+    life.look()
+    for hour in range(1, 12):
+        life.go(HOUR)
+        life.look([part(hundredths=100, own=hour * HOUR // 4)])
+        if hour in (4, 5, 8):
+            life.begin()
+    [hours] = life.hours().values()
+    assert (hours["on_gpu"], hours["working"]) == (11.0, 11 / 4)
+
+
 @pytest.mark.parametrize("step", [-5 * HOUR, 9 * 24 * HOUR])
 def test_a_clock_that_was_set_adds_and_takes_no_time(life: Life, step: int) -> None:
     life.look([part(hundredths=100, own=0)])

@@ -1,0 +1,24 @@
+"""The messages of this machine's gateway about what is wrong: its status has them for administrators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, Gateways, NoGatewayHere
+
+from .runner import OK, WARN, Finding
+
+_ABOUT = "gateway's messages"
+
+
+def check_messages() -> Sequence[Finding]:
+    """Return the message of the gateway's status; nothing without a gateway of this user's."""
+    try:
+        _, report = Gateways.of("").ask("status")
+        message = report["node"]["message"]
+    except (NoGatewayHere, GatewayRefusal, KeyError, TypeError):
+        # Another check says that none answers.
+        return []
+    if not message:
+        return [Finding(_ABOUT, OK, "none: it keeps its files, and its configuration is in force")]
+    return [Finding(_ABOUT, WARN, str(message), "each sentence says what to do; see `aliquot status`")]
