@@ -4,7 +4,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 # Where the environment forbids it to keep what it compiled, Python compiles all of us again in each process of a run.
 export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help demo lab hub docs test check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house check-releases soak test-torch bench-gateway bench-runtime bench-density bench-plan bench-compute bench-hook bench-swap bench-lab bench-load bench-door bench-owner bench-gpu test-gpu screenshot labextension release-check clean
+.PHONY: help demo lab hub docs test check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house check-releases soak test-torch bench-gateway bench-runtime bench-density bench-plan bench-compute bench-hook bench-swap bench-lab bench-load bench-usage bench-door bench-owner bench-gpu test-gpu screenshot labextension release-check clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -116,6 +116,10 @@ bench-lab: ## The lab extension in Chromium: bundle, first paint, state change t
 bench-load: ## One gateway with 1,000 kernels of 200 users: status, memory, churn, restart; ARGS="--churn 3600" is an hour
 	@$(PYTHON) tools/setup.py test
 	@$(BIN)/python benchmarks/load.py $(ARGS)
+
+bench-usage: ## The report of a month over 200 users, from the accounting of two years
+	@$(PYTHON) tools/setup.py test
+	@$(BIN)/python benchmarks/usage.py $(ARGS)
 
 bench-door: ## A grant at the gateway's socket for programs of 200 accounts
 	@$(PYTHON) tools/setup.py test

@@ -27,6 +27,7 @@ HERE = Path(__file__).parent
         ("hook_gpu", "cuLaunchKernel, issued, bare"),
         ("plan", "500 jobs, las, counted: processor time"),
         ("swap", "wake to first launch, p95"),
+        ("usage", "a month by user, slowest"),
     ],
 )
 def test_a_benchmark_has_a_smoke_run(program: str, want_row: str, tmp_path: Path) -> None:
