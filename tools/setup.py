@@ -49,6 +49,7 @@ CMAKE_REQUIREMENT = "cmake>=3.20,<5"  # the program in a wheel; scikit-build-cor
 # Folder below build/: requirement, what is without it.
 KEPT_APART = {
     "nvdashboard": ("jupyterlab-nvdashboard>=0.15,<0.16", "a client of NVML (it needs Python 3.11)"),
+    "resource-usage": ("jupyter-resource-usage>=1.3,<2", "figures of kernels by jupyter-resource-usage"),
     "notebook7": ("notebook>=7.6,<8", "Notebook 7 in the browser"),
 }
 EXTRAS = {"hub": "lab,hub"}  # those of pyproject.toml; other files have the name of what they stamp
