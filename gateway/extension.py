@@ -61,6 +61,7 @@ from jupyter_aliquot.gateway.nodes.cordons import Cordons
 from jupyter_aliquot.gateway.nodes.registry import RemoteNodes
 from jupyter_aliquot.gateway.nodes.remembered import RememberedNodes
 from jupyter_aliquot.gateway.nodes.tokens import NoTokens, TokenFile
+from jupyter_aliquot.gateway.pages.administration import PAGE_HANDLERS
 from jupyter_aliquot.gateway.remote.jupyter import remote_replacements
 from jupyter_aliquot.gateway.remote.kernels import AliquotRemoteKernelManager
 from jupyter_aliquot.gateway.remote.proxy import remote_handlers
@@ -324,7 +325,8 @@ class AliquotExtension(ExtensionApp):
         """Called by ExtensionApp.initialize."""
         ours = remote_handlers(HANDLERS) if self._gateway is not None else HANDLERS
         jupyters = remote_replacements() if self._gateway_url else replacements()
-        self.handlers.extend([*ours, *jupyters])
+        pages = () if self._gateway_url else PAGE_HANDLERS
+        self.handlers.extend([*ours, *pages, *jupyters])
 
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
         """Called once the server's loop runs.

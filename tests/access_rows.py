@@ -54,6 +54,8 @@ def own(owner: int, admin: int) -> Wanted:
 _NOTEBOOK = {"path": "{who}", "type": "notebook", "kernel": {"id": "{k}"}}
 _FOLDER = {"source": "/nowhere/at/all"}
 _K = "aliquot/api/v1/kernels/{k}"
+# A browser without a login is led to it.
+_ADMIN_PAGE: Wanted = (302, 403, 403, 403, 403, 403, 200)
 
 TABLE = (
     #    method   path                      no token, other, team, read, write, owner, admin
@@ -109,6 +111,9 @@ TABLE = (
     Row("WEBSOCKET", "aliquot/api/v1/agents", (403, 403, 403, 403, 403, 403, 403)),
     Row("GET", "aliquot/api/v1/holders", ADMIN),
     Row("GET", "aliquot/api/v1/metrics", ADMIN),
+    Row("GET", "aliquot/admin", _ADMIN_PAGE),
+    Row("GET", "aliquot/admin/admin.js", _ADMIN_PAGE),
+    Row("GET", "aliquot/admin/admin.css", _ADMIN_PAGE),
     Row("GET", "aliquot/api/v1/openapi.json", ALL),
     Row("GET", _K, READ),
     Row("GET", f"{_K}/outputs", READ),

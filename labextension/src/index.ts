@@ -21,6 +21,7 @@ import { reviving } from './plugins/notebook/reviving';
 import { sizedNotebooks } from './plugins/notebook/sized_notebooks';
 import { statusBar } from './plugins/status_bar';
 import { toolbar } from './plugins/notebook/toolbar';
+import { usage } from './plugins/usage';
 import { prefetch } from './plugins/notebook/prefetch';
 
 const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[] = [
@@ -34,6 +35,7 @@ const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[
   sizedNotebooks,
   history,
   administration,
+  usage,
   comingBack,
   lostCells,
   cellExecutor,

@@ -27,6 +27,8 @@ export namespace PluginIDs {
   /** The commands about one kernel, which the buttons need. */
   export const kernelCommands = '@jupyter-aliquot/labextension:kernel-commands';
   export const history = '@jupyter-aliquot/labextension:history';
+  /** The page of GPU-hours. */
+  export const usage = '@jupyter-aliquot/labextension:usage';
   /** The page of administrators. */
   export const administration = '@jupyter-aliquot/labextension:administration';
   /** What cells had shown when their page comes back. */
@@ -64,6 +66,7 @@ export namespace CommandIDs {
   export const follow = 'aliquot:follow-kernel';
   export const history = 'aliquot:show-history';
   export const administration = 'aliquot:show-administration';
+  export const usage = 'aliquot:show-usage';
 }
 
 /** Actions on a kernel that have a command. */
@@ -112,6 +115,9 @@ export type INode = api.Node;
 export type IDryRun = api.DryRun;
 export type IHolders = api.Holders;
 export type IHolderKernel = api.HolderKernel;
+export type IBudget = api.Budget;
+export type IGpuHours = api.GpuHours;
+export type IUsageReport = api.UsageReport;
 export type IQueue = api.Queue;
 export type IQueuedRequest = api.QueuedRequest;
 export type IQuota = api.Quota;

@@ -16,6 +16,7 @@ import {
   IShare,
   ISizes,
   IStatusSource,
+  IUsageReport,
   ITranslation,
   ISizeRequest,
   StatusError
@@ -208,6 +209,16 @@ export class AliquotClient implements IStatusSource {
   /** The teams' quotas. */
   async quota(): Promise<IQuota> {
     return (await this._json('GET', ['quota'])) as IQuota;
+  }
+
+  /** GPU-hours of a month: the user's own, for administrators all. */
+  async usage(month: string, by: string): Promise<IUsageReport> {
+    return (await this._json('GET', ['usage'], undefined, `?month=${month}&by=${by}&format=json`)) as IUsageReport;
+  }
+
+  /** The same as CSV. */
+  async usageCsv(month: string, by: string): Promise<string> {
+    return this._ask('GET', ['usage'], undefined, `?month=${month}&by=${by}&format=csv`);
   }
 
   /** Send a kernel's owner a message. For administrators. */
