@@ -62,6 +62,8 @@ class AgentLink:
         self._client: AgentClient | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._listeners: list[Callable[[], None]] = []
+        # The devices of the last status, in the ledger's types: an unchanged one is not read again.
+        self._devices: dict[str, tuple[DeviceStatus, Device]] = {}
         # The number of connections so far. A new number means that reservations must be renewed.
         self.connections = 0
         self.unavailable_since: float | None = clock.now()
@@ -87,7 +89,14 @@ class AgentLink:
 
     async def status(self) -> Node:
         """Return the node as the agent sees it now. Raises AliquotError."""
-        return read_node(await self._answered(self._connected().status(kernels=False)))
+        return read_node(await self._answered(self._connected().status(kernels=False)), self._device)
+
+    def _device(self, device: DeviceStatus) -> Device:
+        said, known = self._devices.get(device.uuid, (None, None))
+        if known is None or said is not device:
+            known = read_device(device)
+            self._devices[device.uuid] = device, known
+        return known
 
     async def reserve(self, requester: KernelRef, request: Request, placement: Mapping[str, int]) -> Grant:
         """Reserve for a kernel without a grant. Raises AliquotError."""
@@ -252,23 +261,8 @@ class AgentLink:
             listener()
 
 
-def read_node(status: NodeStatus) -> Node:
-    """Return the agent's status in the ledger's types."""
-    devices = tuple(_device(device) for device in status.devices)
-    rule = status.oversubscription_rule
-    evicted = None if status.evicted is None else frozenset(status.evicted)
-    ending = frozenset(status.ending_kernels)
-    leaving = None
-    if status.leaving is not None:
-        leaving = {
-            one.kernel_id: Leaving(one.seconds, one.is_moving, one.stays_because, one.refusal) for one in status.leaving
-        }
-    return Node(
-        status.node, status.driver, devices, rule.rule(), rule.largest_kernel_bytes, evicted, ending, leaving=leaving
-    )
-
-
-def _device(device: DeviceStatus) -> Device:
+def read_device(device: DeviceStatus) -> Device:
+    """Return a device of the agent's status in the ledger's types."""
     own = device.reserved_by_production
     return Device(
         uuid=device.uuid,
@@ -282,4 +276,20 @@ def _device(device: DeviceStatus) -> Device:
         kept_memory=Bytes(device.reserved_kept_bytes),
         kernels=device.reserved_kernels,
         context=Bytes(device.context_bytes),
+    )
+
+
+def read_node(status: NodeStatus, read: Callable[[DeviceStatus], Device] = read_device) -> Node:
+    """Return the agent's status in the ledger's types."""
+    devices = tuple(read(device) for device in status.devices)
+    rule = status.oversubscription_rule
+    evicted = None if status.evicted is None else frozenset(status.evicted)
+    ending = frozenset(status.ending_kernels)
+    leaving = None
+    if status.leaving is not None:
+        leaving = {
+            one.kernel_id: Leaving(one.seconds, one.is_moving, one.stays_because, one.refusal) for one in status.leaving
+        }
+    return Node(
+        status.node, status.driver, devices, rule.rule(), rule.largest_kernel_bytes, evicted, ending, leaving=leaving
     )

@@ -356,6 +356,9 @@ class _Peer:
     async def send(self, message: Mapping[str, Any]) -> None:
         """Send a line. Raises ConnectionError when the peer is gone, or does not read."""
         self._writer.write(json.dumps(message).encode() + b"\n")
+        transport = self._writer.transport
+        if not (transport.is_closing() or transport.get_write_buffer_size()):
+            return  # the system has all of it
         try:
             await within(self._writer.drain(), _UNREAD_SECONDS)
         except asyncio.TimeoutError:

@@ -37,6 +37,9 @@ from .wait_reason import agent_refused, agent_unavailable, not_planned
 
 __all__ = ["Admission", "AdmissionSettings", "AdmissionSnapshot", "Agent", "KernelRef", "QueueEntry"]
 
+# Moves of the agent for which nobody waits are looked at after so long, together.
+_IDLE_SECONDS = 0.05
+
 # Called with a kernel's change of size that was granted, or was refused after it had waited.
 ResizeObserver = Callable[[str, "Grant | AliquotError"], None]
 
@@ -58,6 +61,7 @@ class Admission:
         self._began = clock.wall()
         self._seen_connections = 0
         self._work = asyncio.Event()
+        self._next_look: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_stopped = False
         self.evictor = Evictor(agent, self._ledger, clock, self._work.set, self._log)
@@ -91,6 +95,7 @@ class Admission:
         task, self._task = self._task, None
         if task is not None:
             await end_task(task)
+        self._stop_looking()
         await self._finish_releases()
 
     @property
@@ -312,9 +317,21 @@ class Admission:
         return kernel_id in self._ledger.snapshot().holdings and kernel_id not in self._releases
 
     def _agent_moved(self) -> None:
-        """Called when the agent comes, goes, or may have room."""
+        """Called when the agent comes, goes, or may have room.
+
+        While nothing waits for that, one cycle serves the next moments: each grant and each release is such a move.
+        """
         self._has_looked = True
-        self._work.set()
+        if not self._is_idle():
+            self._work.set()
+        elif self._next_look is None:
+            self._next_look = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._work.set)
+
+    def _is_idle(self) -> bool:
+        if self._agent.unavailable_since is not None or self._agent.connections != self._seen_connections:
+            return False
+        ledger = self._ledger.snapshot()
+        return not (self._queue or ledger.unsettled or ledger.ending)
 
     # ---- the cycle
 
@@ -344,6 +361,12 @@ class Admission:
             sleeps = (self._sleep_to_next_deadline(),) if is_due_later else ()
             await until_first(self._work.wait(), *sleeps)
         self._work.clear()
+        self._stop_looking()
+
+    def _stop_looking(self) -> None:
+        timer, self._next_look = self._next_look, None
+        if timer is not None:
+            timer.cancel()
 
     async def _sleep_to_next_deadline(self) -> None:
         away_since, now = self._agent.unavailable_since, self._clock.now()
@@ -391,7 +414,7 @@ class Admission:
             holding = snapshot.holdings.get(waiting.requester.kernel_id)
             if waiting.is_return and (holding is None or not holding.is_evicted):
                 self._queue.withdraw(waiting.requester.kernel_id, "the kernel has its GPU")
-        for kernel_id, holding in snapshot.holdings.items():
+        for kernel_id, holding in snapshot.unsettled.items():
             waiting_now = self._queue.get(kernel_id)
             if not holding.is_evicted or kernel_id in self._releases or (waiting_now and waiting_now.is_return):
                 continue
@@ -418,7 +441,7 @@ class Admission:
         if self._seen_connections != self._agent.connections:
             self._seen_connections = self._agent.connections
             self._ledger.doubt_all()
-        for kernel_id, holding in self._ledger.snapshot().holdings.items():
+        for kernel_id, holding in self._ledger.snapshot().unsettled.items():
             if holding.is_confirmed or kernel_id in self._releases:
                 continue
             try:
@@ -435,8 +458,8 @@ class Admission:
 
     def _has_doubts(self) -> bool:
         """Return whether a grant is unconfirmed, or an eviction under way, of which time alone may change something."""
-        holdings = self._ledger.snapshot().holdings.values()
-        return any(not one.is_confirmed or one.is_leaving or one.stays_until for one in holdings)
+        found = self._ledger.snapshot().unsettled.values()
+        return any(not one.is_confirmed or one.is_leaving or one.stays_until for one in found)
 
     async def _commit(self, waiting: Waiting, admit: Admit) -> bool:
         """Reserve what was planned.

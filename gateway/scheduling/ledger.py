@@ -61,8 +61,9 @@ class Device:
     kernels: int = 0
     context: Bytes = field(default=Bytes(0))
 
+    @cached_property
     def all_reserved(self) -> Reserved:
-        """Return it as the functions of overcommit take it."""
+        """What is reserved, as the functions of overcommit take it."""
         share, memory = self.by_production or (self.reserved, self.reserved_memory)
         return Reserved(
             self.reserved.hundredths,
@@ -152,6 +153,13 @@ class Holding:
     # Its team's policy ends it. The agent is not told to evict it.
     is_ended: bool = False
 
+    @cached_property
+    def is_settled(self) -> bool:
+        """Whether it is an ordinary grant: confirmed, and neither leaving, nor out, nor on a condition."""
+        is_told = self.leaves_for or self.is_evicted or self.is_ended
+        stays = self.stays_because or self.is_spared or self.stays_until
+        return self.is_confirmed and not (is_told or stays or self.is_backfilled)
+
     @property
     def is_leaving(self) -> bool:
         """Return whether it was told to leave its GPU, and has not left yet."""
@@ -237,9 +245,9 @@ class LedgerSnapshot:
     def _capacity(self) -> Capacity:
         node = self.node
         devices = tuple(CapacityDevice(d.uuid, d.index, int(d.memory), d.is_lost, int(d.context)) for d in node.devices)
-        reserved = {device.uuid: device.all_reserved() for device in node.devices}
+        reserved = {device.uuid: device.all_reserved for device in node.devices}
         capacity = Capacity(devices, node.rule, reserved, node.largest_kernel_bytes)
-        for holding in self.holdings.values():
+        for holding in self.unsettled.values():
             if not holding.is_confirmed and not holding.is_evicted:
                 held = held_of(holding.grant)
                 capacity = capacity.take(held.parts, held.workload_class)
@@ -253,7 +261,7 @@ class LedgerSnapshot:
         holdings = MappingProxyType({one: held for one, held in self.holdings.items() if one != kernel_id})
         if not holding.is_confirmed or holding.is_evicted:
             return replace(self, holdings=holdings)  # the agent does not count it
-        capacity = Capacity((), reserved={device.uuid: device.all_reserved() for device in self.node.devices})
+        capacity = Capacity((), reserved={device.uuid: device.all_reserved for device in self.node.devices})
         left = capacity.give_back(held_of(holding.grant)).reserved
         devices = tuple(device.with_reserved(left[device.uuid]) for device in self.node.devices)
         return replace(self, node=replace(self.node, devices=devices), holdings=holdings)
@@ -261,7 +269,7 @@ class LedgerSnapshot:
     def with_parts(self, kernel_id: str, request: Request, parts: Sequence[Part]) -> LedgerSnapshot:
         """Return the ledger after this kernel has exchanged its present parts for these."""
         before, left = self.holdings.get(kernel_id), self.without(kernel_id)
-        capacity = Capacity((), reserved={device.uuid: device.all_reserved() for device in left.node.devices})
+        capacity = Capacity((), reserved={device.uuid: device.all_reserved for device in left.node.devices})
         capacity = replace(capacity, largest_kernel_bytes=left.node.largest_kernel_bytes)
         capacity = capacity.take(parts, request.workload_class)
         devices = tuple(device.with_reserved(capacity.reserved[device.uuid]) for device in left.node.devices)
@@ -293,6 +301,11 @@ class LedgerSnapshot:
             return ()
         found = (self.holdings.get(kernel_id) for kernel_id in sorted(kernel_ids))
         return tuple(held_of(one.grant) for one in found if one is not None and not one.is_evicted)
+
+    @cached_property
+    def unsettled(self) -> Mapping[str, Holding]:
+        """The few grants that a cycle has to look at again."""
+        return MappingProxyType({one: held for one, held in self.holdings.items() if not held.is_settled})
 
     # Each status request asks for its user's own: a few of a thousand.
 
@@ -347,8 +360,8 @@ class Ledger:
             given |= self._told_by(node, given)
         holdings, ending = self._current.holdings, self._current.ending
         if gone or given:
-            kept = {kernel_id: holding for kernel_id, holding in holdings.items() if kernel_id not in gone}
-            left = {kernel_id: holding for kernel_id, holding in holdings.items() if kernel_id in gone}
+            kept = dict(holdings)
+            left = {kernel_id: kept.pop(kernel_id) for kernel_id in gone if kernel_id in kept}
             holdings = MappingProxyType({**kept, **given})
             ending = _without({**ending, **left}, given)
         if node is not None and ending:
@@ -367,7 +380,7 @@ class Ledger:
     def _told_by(self, node: Node, given: Mapping[str, Holding]) -> dict[str, Holding]:
         """Return the grants whose eviction the agent says otherwise than the ledger."""
         holdings, said = self._current.holdings, (node.evicted or frozenset()) | (node.leaving or {}).keys()
-        asked = said | self._told | {kernel_id for kernel_id, one in holdings.items() if one.leaves_for}
+        asked = said | self._told | {kernel_id for kernel_id, one in self._current.unsettled.items() if one.leaves_for}
         known = {**{one: held for one in asked if (held := holdings.get(one))}, **given}
         self._told = said
         told = {kernel_id: holding.told_by(node) for kernel_id, holding in known.items()}

@@ -169,7 +169,7 @@ class Serving:
         # Refusals of this plan. They hold for later requests of the same size: capacity only shrinks.
         self._refused: dict[tuple[Request, str], Refusal] = {}
         self._found_never: dict[tuple[Request, str], AliquotError | None] = {}
-        self._has_backfilled = any(one.is_backfilled for one in snapshot.holdings.values())
+        self._has_backfilled = any(one.is_backfilled for one in snapshot.unsettled.values())
         # Requests ahead that lack room on devices. None of them starts later for a later request.
         self._ahead: list[Pending] = []
         self._is_closed = False

@@ -113,6 +113,7 @@ class AgentClient:
         self._subscribers: set[asyncio.Queue[bool]] = set()
         self._watchers: dict[str, set[asyncio.Queue[LeaseEvent | None]]] = {}
         self._status = StatusReader()
+        self._status_without_kernels = StatusReader()
         self._last_id = 0
         self._is_closed = False
         self._lost: AgentUnreachable | None = None
@@ -146,7 +147,8 @@ class AgentClient:
         use; earlier ones send them all the same.
         """
         if not kernels:
-            return _readable(read_status, await self.ask("status", kernels=False, use=False))
+            answer = await self.ask("status", kernels=False, use=False)
+            return _readable(self._status_without_kernels.read, answer)
         return _readable(self._status.read, await self.ask("status", since=self._status.seen))
 
     async def reserve(

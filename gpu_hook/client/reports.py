@@ -309,18 +309,22 @@ def read_grant(report: Mapping[str, Any]) -> KernelGrant:
 
 
 def read_status(
-    report: Mapping[str, Any], read_one: Callable[[Mapping[str, Any]], KernelStatus] | None = None
+    report: Mapping[str, Any],
+    read_one: Callable[[Mapping[str, Any]], KernelStatus] | None = None,
+    read_each_device: Callable[[int, Mapping[str, Any]], DeviceStatus] | None = None,
 ) -> NodeStatus:
     """Return the status.
 
-    ``read_one`` reads a kernel; it need not read an unchanged one again.
+    ``read_one`` reads a kernel, and ``read_each_device`` the device at a place; they need not read an unchanged one
+    again.
     """
     read_one = read_one or read_kernel
+    read_each_device = read_each_device or (lambda _, device: read_device(device))
     try:
         return _read(
             NodeStatus,
             report,
-            devices=tuple(_read_device(device) for device in report["devices"]),
+            devices=tuple(read_each_device(place, device) for place, device in enumerate(report["devices"])),
             kernels=tuple(read_one(kernel) for kernel in report["kernels"]),
             enforcers=tuple(_read(EnforcerStatus, enforcer) for enforcer in report.get("enforcers", ())),
             actuators=tuple(_read(ActuatorStatus, actuator) for actuator in report.get("actuators", ())),
@@ -340,7 +344,8 @@ def _read_leaving(report: Any) -> tuple[LeavingKernel, ...] | None:
     return None if report is None else tuple(_read(LeavingKernel, one) for one in report)
 
 
-def _read_device(report: Mapping[str, Any]) -> DeviceStatus:
+def read_device(report: Mapping[str, Any]) -> DeviceStatus:
+    """Read one of the status's devices. Raises what read_kernel does."""
     by_class = report.get("reserved_by_production")
     return _read(
         DeviceStatus,

@@ -10,7 +10,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from .reports import KernelStatus, NodeStatus, UnreadableReportError, read_kernel, read_status
+from .reports import (
+    DeviceStatus,
+    KernelStatus,
+    NodeStatus,
+    UnreadableReportError,
+    read_device,
+    read_kernel,
+    read_status,
+)
 
 
 class StatusReader:
@@ -25,6 +33,8 @@ class StatusReader:
         self._kernels: dict[str, KernelStatus] = {}
         # The kernels' descriptions from an agent that always sends all.
         self._said: dict[str, Mapping[str, Any]] = {}
+        # The devices' descriptions, and what was read of them.
+        self._devices: dict[int, tuple[Mapping[str, Any], DeviceStatus]] = {}
 
     def read(self, report: Mapping[str, Any]) -> NodeStatus:
         """Return the status of all kernels, as agent_reports.read_status does.
@@ -39,7 +49,7 @@ class StatusReader:
             said[name] = kernel
             return self._kernels[name] if is_known else read_kernel(kernel)
 
-        status = read_status(report, read)
+        status = read_status(report, read, self._device)
         told = {kernel.kernel_id: kernel for kernel in status.kernels}
         if "seen" in report:
             told, self.seen = self._joined(report, told)
@@ -47,6 +57,13 @@ class StatusReader:
             self._said = said
         self._kernels = told
         return replace(status, kernels=tuple(told.values()))
+
+    def _device(self, place: int, device: Mapping[str, Any]) -> DeviceStatus:
+        said, known = self._devices.get(place, (None, None))
+        if known is None or said != device:
+            known = read_device(device)
+            self._devices[place] = device, known
+        return known
 
     def _joined(
         self, report: Mapping[str, Any], told: Mapping[str, KernelStatus]

@@ -50,7 +50,7 @@ def is_harmless(
 
 def backfilled_since(snapshot: LedgerSnapshot, since: float) -> list[Holding]:
     """Return the backfilled kernels that were requested after this moment, the last one first."""
-    found = [one for one in snapshot.holdings.values() if one.is_backfilled and one.queued_at > since]
+    found = [one for one in snapshot.unsettled.values() if one.is_backfilled and one.queued_at > since]
     return sorted(found, key=lambda one: (-one.queued_at, one.grant.kernel_id))
 
 

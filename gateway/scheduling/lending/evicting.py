@@ -64,7 +64,7 @@ class Evictor:
         """
         now, snapshot = self._clock.now(), self._ledger.snapshot()
         changed = []
-        for holding in snapshot.holdings.values():
+        for holding in snapshot.unsettled.values():
             tried = holding.tried_again(now)
             if tried.is_backfilled and tried.passed.isdisjoint(waiting):
                 tried = replace(tried, is_backfilled=False, passed=frozenset())
@@ -80,7 +80,7 @@ class Evictor:
     async def carry_out(self, evictions: Sequence[Evict]) -> None:
         """Tell kernels to leave, and those to stay that no request needs to leave any more."""
         wanted = {one.kernel_id for one in evictions}
-        for kernel_id, holding in self._ledger.snapshot().holdings.items():
+        for kernel_id, holding in self._ledger.snapshot().unsettled.items():
             if holding.is_leaving and not holding.is_ended and kernel_id not in wanted and holding.is_confirmed:
                 await self._call_off(kernel_id)
         for one in evictions:
