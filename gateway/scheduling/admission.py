@@ -62,6 +62,7 @@ class Admission:
         self._seen_connections = 0
         self._work = asyncio.Event()
         self._next_look: asyncio.TimerHandle | None = None
+        self._is_in_cycle = self._has_moved = False
         self._task: asyncio.Task[None] | None = None
         self._is_stopped = False
         self.evictor = Evictor(agent, self._ledger, clock, self._work.set, self._log)
@@ -319,9 +320,19 @@ class Admission:
     def _agent_moved(self) -> None:
         """Called when the agent comes, goes, or may have room.
 
-        While nothing waits for that, one cycle serves the next moments: each grant and each release is such a move.
+        Each grant and each release is such a move, too. While nothing waits for one, a cycle serves those of the
+        next moments together.
         """
         self._has_looked = True
+        self._has_moved = True
+        if not self._is_in_cycle:
+            self._look_again()
+
+    def _look_again(self) -> None:
+        """Have the agent's moves looked at, unless the last status tells of them."""
+        if not self._has_moved:
+            return
+        self._has_moved = False
         if not self._is_idle():
             self._work.set()
         elif self._next_look is None:
@@ -342,10 +353,14 @@ class Admission:
 
     async def _turn(self) -> None:
         looked_at = list(self._queue)
+        self._is_in_cycle = True
         try:
             await self._cycle()
         except Exception:
             self._log.exception("admission=failed; the queue is looked at again")
+        finally:
+            self._is_in_cycle = False
+        self._look_again()
         for waiting in looked_at:
             waiting.looked_at.set()
         is_missed = self._has_looked and self._agent.unavailable_since is not None
@@ -380,6 +395,7 @@ class Admission:
             await self._renew_holdings()
             # 3. Snapshot: the capacity that is free by the agent's account, whichever program
             # reserved the rest.
+            self._has_moved = False  # the answer tells of what was before
             self._ledger.commit(node=await self._agent.status())
         except AliquotError as error:
             self._wait_for_agent(error)

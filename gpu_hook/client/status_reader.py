@@ -6,7 +6,7 @@ before, so that callers can compare by identity.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,8 @@ from .reports import (
     read_kernel,
     read_status,
 )
+
+_CHANGING = {"id", "seen", "kernel_ids", "devices", "kernels"}
 
 
 class StatusReader:
@@ -33,6 +35,9 @@ class StatusReader:
         self._kernels: dict[str, KernelStatus] = {}
         # The kernels' descriptions from an agent that always sends all.
         self._said: dict[str, Mapping[str, Any]] = {}
+        # The last status, and all that its report said beside devices and kernels.
+        self._status: NodeStatus | None = None
+        self._rest: Mapping[str, Any] = {}
         # The devices' descriptions, and what was read of them.
         self._devices: dict[int, tuple[Mapping[str, Any], DeviceStatus]] = {}
 
@@ -49,7 +54,12 @@ class StatusReader:
             said[name] = kernel
             return self._kernels[name] if is_known else read_kernel(kernel)
 
-        status = read_status(report, read, self._device)
+        rest = {name: value for name, value in report.items() if name not in _CHANGING}
+        if self._status is not None and rest == self._rest:
+            status = self._with_parts(self._status, report, read)
+        else:
+            status = read_status(report, read, self._device)
+        self._status, self._rest = status, rest
         told = {kernel.kernel_id: kernel for kernel in status.kernels}
         if "seen" in report:
             told, self.seen = self._joined(report, told)
@@ -57,6 +67,16 @@ class StatusReader:
             self._said = said
         self._kernels = told
         return replace(status, kernels=tuple(told.values()))
+
+    def _with_parts(
+        self, status: NodeStatus, report: Mapping[str, Any], read: Callable[[Mapping[str, Any]], KernelStatus]
+    ) -> NodeStatus:
+        """Return the status with what its report says of devices and kernels."""
+        try:
+            devices = tuple(self._device(place, device) for place, device in enumerate(report["devices"]))
+            return replace(status, devices=devices, kernels=tuple(read(kernel) for kernel in report["kernels"]))
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise UnreadableReportError(f"the agent sent a status that cannot be read: {error!r}") from error
 
     def _device(self, place: int, device: Mapping[str, Any]) -> DeviceStatus:
         said, known = self._devices.get(place, (None, None))

@@ -50,6 +50,24 @@ def test_a_kernel_that_came_back_under_its_id_is_told_anew() -> None:
         assert len(reader.read(report).kernels) == len(kernels)
 
 
+def test_an_unchanged_device_is_the_same_object_and_a_changed_one_is_not() -> None:
+    reader, device = StatusReader(), {"uuid": "GPU-a", "index": 0, "name": "A", "memory_bytes": 8, "lost": False}
+    device |= {"utilization_percent": 0, "temperature_celsius": 40, "power_watts": 90}
+    device |= {"reserved_hundredths": 0, "reserved_bytes": 0, "used_bytes": None, "foreign_bytes": None}
+
+    def read(**more: Any) -> Any:
+        return reader.read({**NODE, "kernels": [], "devices": [device], **more})
+
+    first = read()
+    assert read().devices[0] is first.devices[0]
+    device = {**device, "reserved_hundredths": 25}
+    assert [one.reserved_hundredths for one in read().devices] == [25]
+    assert read(connections=7).connections == 7
+    device = {**device, "reserved_hundredths": "many"}
+    with pytest.raises(UnreadableReportError, match="reserved_hundredths"):
+        read(connections=7)
+
+
 def test_a_number_of_another_agent_has_seen_nothing() -> None:
     report = told(StatusChanges(), 7, [described("a")])
     assert ([kernel["kernel_id"] for kernel in report["kernels"]], report["seen"]) == (["a"], 1)
