@@ -53,7 +53,7 @@ def test_a_kernel_that_came_back_under_its_id_is_told_anew() -> None:
 def test_an_unchanged_device_is_the_same_object_and_a_changed_one_is_not() -> None:
     reader, device = StatusReader(), {"uuid": "GPU-a", "index": 0, "name": "A", "memory_bytes": 8, "lost": False}
     device |= {"utilization_percent": 0, "temperature_celsius": 40, "power_watts": 90}
-    device |= {"reserved_hundredths": 0, "reserved_bytes": 0, "used_bytes": None, "foreign_bytes": None}
+    device |= {"reserved_hundredths": 0, "reserved_bytes": 0, "used_bytes": 0, "foreign_bytes": 0}
 
     def read(**more: Any) -> Any:
         return reader.read({**NODE, "kernels": [], "devices": [device], **more})
