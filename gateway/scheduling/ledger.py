@@ -155,7 +155,7 @@ class Holding:
 
     @cached_property
     def is_settled(self) -> bool:
-        """Whether it is an ordinary grant: confirmed, and neither leaving, nor out, nor on a condition."""
+        """Tell whether it is an ordinary grant: confirmed, and neither leaving, nor out, nor on a condition."""
         is_told = self.leaves_for or self.is_evicted or self.is_ended
         stays = self.stays_because or self.is_spared or self.stays_until
         return self.is_confirmed and not (is_told or stays or self.is_backfilled)
