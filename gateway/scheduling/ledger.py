@@ -63,7 +63,7 @@ class Device:
 
     @cached_property
     def all_reserved(self) -> Reserved:
-        """What is reserved, as the functions of overcommit take it."""
+        """Return what is reserved, as the functions of overcommit take it."""
         share, memory = self.by_production or (self.reserved, self.reserved_memory)
         return Reserved(
             self.reserved.hundredths,
