@@ -37,7 +37,7 @@ from .wait_reason import agent_refused, agent_unavailable, not_planned
 
 __all__ = ["Admission", "AdmissionSettings", "AdmissionSnapshot", "Agent", "KernelRef", "QueueEntry"]
 
-# Moves of the agent for which nobody waits are looked at after so long, together.
+# While no request waits, admission looks at the moves of the agent after so long, together.
 _IDLE_SECONDS = 0.05
 
 # Called with a kernel's change of size that was granted, or was refused after it had waited.
@@ -320,8 +320,8 @@ class Admission:
     def _agent_moved(self) -> None:
         """Called when the agent comes, goes, or may have room.
 
-        Each grant and each release is such a move, too. While nothing waits for one, a cycle serves those of the
-        next moments together.
+        Each grant and each release is such a move, too. While no request waits, one cycle looks at all moves of the
+        next moments.
         """
         self._has_looked = True
         self._has_moved = True
