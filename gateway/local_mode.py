@@ -43,6 +43,7 @@ from jupyter_aliquot.gateway.state.state_dir import boot_id
 from jupyter_aliquot.gateway.state.stop_policy import StopPolicy
 from jupyter_aliquot.gateway.status.collector import KernelMemo, local_kernels
 from jupyter_aliquot.gateway.status.report import LocalKernel
+from jupyter_aliquot.gateway.terminations.node_failures import NodeFailures
 from jupyter_aliquot.gateway.terminations.recorder import KernelEndings
 from jupyter_aliquot.provisioner.containers.limits import NodeTotals
 from jupyter_aliquot.provisioner.control_groups import WITHOUT_GROUPS, ControlGroups
@@ -86,6 +87,7 @@ def make_parts(services: Services) -> LocalParts:
             log,
             lambda one: services.labels().get(one, ""),
             services.watch.lacked_bytes,
+            NodeFailures(services.cordons, lambda: services.admission.ledger.node.name, services.clock, log).note,
         ),
         links=links,
         containers=_container_planner(services),

@@ -73,8 +73,7 @@ class SnapshotSource:
 
         Args:
             who: Gather only kernels that this user may see; None gathers all.
-            kernel_id: Gather this kernel alone, of those that run, wait or ended here; None gathers
-                all.
+            kernel_id: Gather this kernel alone, of those that run, wait or ended here; None: all.
         """
         admission = self.admission()
         node = self._services.watch.view()
@@ -97,6 +96,7 @@ class SnapshotSource:
             queue_length=len(admission.queue),
             counts=admission.counts,
             endings=self._services.endings.counts(),
+            failures=self._services.endings.failures(),
             ended=self._services.endings.listed(kernel_id),
             resizes=admission.resizes,
             ledger=admission.ledger,

@@ -77,11 +77,15 @@ class ProcessEnd:
 
 @dataclass(frozen=True)
 class Asked:
-    """A user's or a rule's request that the kernel end; ``message`` says so as a sentence."""
+    """A user's or a rule's request that the kernel end; ``message`` says so as a sentence.
+
+    ``is_for_quota``: its team's policy ends it for the team that is owed its GPU.
+    """
 
     code: EndingCode
     message: str
     by: str = ""
+    is_for_quota: bool = False
 
 
 # ---- the request

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 
 from jupyter_aliquot.provisioner.terminations import EndingCode, asked_by_rule
 
@@ -29,7 +30,8 @@ class PolicyEnds:
 
     async def _end(self, kernel_id: str, why: str) -> None:
         try:
-            await self._manager.end_kernel(kernel_id, asked_by_rule(EndingCode.CULLED, why))
+            asked = replace(asked_by_rule(EndingCode.CULLED, why), is_for_quota=True)
+            await self._manager.end_kernel(kernel_id, asked)
         except Exception:
             self._log.exception("kernel=%s ended=failed", kernel_id)
         finally:

@@ -22,6 +22,7 @@ from jupyter_aliquot.gateway.scheduling.admission import Admission
 from jupyter_aliquot.gateway.scheduling.ledger import Holding, KernelRef
 from jupyter_aliquot.gateway.state.persistence import PendingResize, SavedKernel, read_pending_resize, read_saved_kernel
 from jupyter_aliquot.gateway.state.records import KernelRecords, KernelState
+from jupyter_aliquot.gateway.terminations.failures import failure_of_end
 from jupyter_aliquot.gateway.terminations.store import EndedKernel, Endings
 from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.errors import AliquotError
@@ -185,7 +186,8 @@ class Recovery:
         # the kernel.
         if decision.ending is not None and self._endings.of(kernel_id) is None:
             said = (kernel_id, saved.kernelspec, saved.owner, saved.label, decision.ending)
-            self._endings.record(EndedKernel(*said, request=self._request(saved)))
+            failure = failure_of_end(decision.ending)
+            self._endings.record(EndedKernel(*said, request=self._request(saved), failure=failure))
         self._do(self._forget(kernel_id, decision.found), f"clear-{kernel_id}")
 
     async def _forget(self, kernel_id: str, processes: FoundProcesses) -> None:

@@ -154,6 +154,9 @@ def metrics_of(report: Status, snapshot: StatusSnapshot) -> Iterator[Metric]:
         "aliquot_kernel_terminations", "Kernels that ended, by reason.", "reason", snapshot.endings
     )
     yield from _counted_words(
+        "aliquot_kernel_failures", "Kernels that failed, by the class of their failure.", "failure", snapshot.failures
+    )
+    yield from _counted_words(
         "aliquot_limit_refusals", "Requests that c.Limits refused or delayed, by setting.", "limit", snapshot.refusals
     )
 

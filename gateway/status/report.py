@@ -105,7 +105,7 @@ class StatusSnapshot:
         ledger, pending, caps: The ledger, the pending requests and the GPU limits of admission.
         grants: Whether this server grants GPUs.
         counts: How requests left the queue since the server started.
-        endings: How kernels ended since the server started.
+        endings: How kernels ended since the server started; ``failures``: by class.
         usage: GPU time since the server started.
         budgets_of: Returns the budgets that count for a user.
         refusals: How often each of c.Limits refused or delayed something.
@@ -121,6 +121,7 @@ class StatusSnapshot:
     queue_length: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
     endings: Mapping[str, int] = field(default_factory=dict)
+    failures: Mapping[str, int] = field(default_factory=dict)
     ended: tuple[EndedKernel, ...] = ()
     resizes: Mapping[str, QueueEntry] = field(default_factory=dict)
     ledger: LedgerSnapshot = field(default_factory=LedgerSnapshot)

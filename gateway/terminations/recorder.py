@@ -23,6 +23,7 @@ from jupyter_aliquot.provisioner.terminations import (
     read_ending,
 )
 
+from .failures import Failure, failure_of_end, failure_of_start, is_of_node
 from .store import EndedKernel, Endings
 
 
@@ -30,7 +31,8 @@ class KernelEndings:
     """The terminations of one manager's kernels.
 
     *label_of* returns the notebook of a kernel id, or an empty text. *lacked* returns the memory
-    limit that would have been enough for a kernel, if its own was not.
+    limit that would have been enough for a kernel, if its own was not. *node_failed* is called with
+    each kernel whose start failed by the node's fault.
     """
 
     def __init__(
@@ -40,12 +42,14 @@ class KernelEndings:
         log: logging.Logger,
         label_of: Callable[[str], str] = lambda _: "",
         lacked: Callable[[str], int | None] = lambda _: None,
+        node_failed: Callable[[str, Failure], None] = lambda kernel_id, failure: None,
     ) -> None:
         self.remembered = endings
         self._clock = clock
         self._log = log
         self._label_of = label_of
         self._lacked = lacked
+        self._node_failed = node_failed
         self._asked: dict[str, Asked] = {}
         self._is_stopping = False
 
@@ -89,7 +93,8 @@ class KernelEndings:
             return
         if is_waiting and asked.code is EndingCode.USER:
             asked = replace(asked, code=EndingCode.WITHDRAWN, message=f"{asked.message} while it waited")
-        self._record(kernel, read_ending(kernel.process_end, asked, self._clock.wall()))
+        ending = read_ending(kernel.process_end, asked, self._clock.wall())
+        self._record(kernel, ending, failure_of_end(ending, is_for_quota=asked.is_for_quota))
 
     def failed(self, kernel: Any, error: BaseException) -> None:
         """Record a failed start. Called by ManagedKernel."""
@@ -97,7 +102,10 @@ class KernelEndings:
         ending = failed_start(why, self._clock.wall(), isinstance(error, WithdrawnError))
         # Jupyter's own model of the kernel has the same sentence.
         kernel.reason = ending.message
-        self._record(kernel, ending)
+        failure = failure_of_start(error)
+        self._record(kernel, ending, failure)
+        if failure is not None and is_of_node(error):
+            self._node_failed(kernel.kernel_id, failure)
 
     def restarting(self, kernel: Any) -> None:
         """Note that a kernel ended by itself, and its restarter starts it again."""
@@ -108,13 +116,14 @@ class KernelEndings:
     def given_up(self, kernel: Any, restarts: int) -> None:
         """Record a kernel that ended by itself, and that its restarter does not start again."""
         ending = read_ending(kernel.process_end, None, self._clock.wall())
-        self._record(kernel, replace(ending, message=f"{ending.message}; {restarts} restarts did not help"))
+        told = replace(ending, message=f"{ending.message}; {restarts} restarts did not help")
+        self._record(kernel, told, failure_of_end(ending))
 
     def runs_again(self, kernel_id: str) -> None:
         """Forget the failed start of a kernel that is started again."""
         self.remembered.forget(kernel_id)
 
-    def _record(self, kernel: Any, ending: Ending) -> None:
+    def _record(self, kernel: Any, ending: Ending, failure: Failure | None) -> None:
         self.remembered.record(
             EndedKernel(
                 id=kernel.kernel_id,
@@ -124,5 +133,6 @@ class KernelEndings:
                 ending=ending,
                 request=request_of(kernel),
                 needed_bytes=self._lacked(kernel.kernel_id),
+                failure=failure,
             )
         )

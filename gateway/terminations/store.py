@@ -24,6 +24,8 @@ from jupyter_aliquot.provisioner.grants.codec import read_request, request_recor
 from jupyter_aliquot.provisioner.resources import Request
 from jupyter_aliquot.provisioner.terminations import Ending, EndingCode, ending_record, read_ending_record
 
+from .failures import Failure
+
 KEPT = 1000
 KEPT_SECONDS = 30 * 86400.0
 _VERSION = 1
@@ -45,6 +47,8 @@ class EndedKernel:
     ending: Ending
     request: Request | None = None
     needed_bytes: int | None = None
+    # None for an end that was asked for, and for one that an earlier version recorded.
+    failure: Failure | None = None
 
 
 class Endings:
@@ -59,6 +63,7 @@ class Endings:
         self._log = log
         self._kept = kept
         self._counts: Counter[str] = Counter()
+        self._failures: Counter[Failure | None] = Counter()
         self._observers: list[Callable[[], None]] = []
         self._is_dirty = False
         self._saving: asyncio.Task[None] | None = None
@@ -77,8 +82,11 @@ class Endings:
         self._ended[ended.id] = ended
         self._counts[ended.ending.code.value] += 1
         level = logging.INFO if ended.ending.code in _WANTED else logging.WARNING
+        self._failures[ended.failure] += 1
         said = (ended.id, ended.owner, ended.ending.code.value, ended.ending.message)
         self._log.log(level, "kernel=%s owner=%s ended=%s reason=%s", *said)
+        if ended.failure is not None:
+            self._log.info("kernel=%s failure=%s", ended.id, ended.failure.value)
         self._trim()
         self._save_soon()
         for observer in self._observers:
@@ -104,6 +112,10 @@ class Endings:
     def counts(self) -> Mapping[str, int]:
         """Return how many ended since the server started, by code."""
         return {code.value: self._counts[code.value] for code in EndingCode}
+
+    def failures(self) -> Mapping[str, int]:
+        """Return how many failed since the server started, by the class of the failure."""
+        return {one.value: self._failures[one] for one in Failure}
 
     async def flush(self) -> None:
         """Wait until all terminations are on disk."""
@@ -179,6 +191,7 @@ def _record(ended: EndedKernel) -> dict[str, Any]:
         "label": ended.label,
         "request": None if ended.request is None else request_record(ended.request),
         "needed_bytes": ended.needed_bytes,
+        "failure": None if ended.failure is None else ended.failure.value,
         "ending": ending_record(ended.ending),
     }
 
@@ -193,4 +206,5 @@ def _read_record(record: Mapping[str, Any]) -> EndedKernel:
         request=None if request is None else read_request(request),
         needed_bytes=None if needed is None else int(needed),
         ending=read_ending_record(record["ending"]),
+        failure=None if record.get("failure") is None else Failure(record["failure"]),
     )

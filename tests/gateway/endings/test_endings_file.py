@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_aliquot.gateway.terminations.failures import Failure
 from jupyter_aliquot.gateway.terminations.store import KEPT_SECONDS, EndedKernel, Endings
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
 from jupyter_aliquot.provisioner.terminations import Ending, EndingCode
@@ -43,6 +44,7 @@ async def test_endings_are_there_again_after_a_restart_the_last_first(tmp_path: 
     path, clock = tmp_path / "endings.json", Clock()
     endings = Endings(path, clock, LOG)
     kernels = [ended("k1", 1000.0), ended("k2", 1001.0, EndingCode.USER)]
+    kernels[0] = replace(kernels[0], failure=Failure.DRIVER)
     kernels[1] = replace(kernels[1], needed_bytes=5 << 30)
     plain = EndedKernel("k3", "python3", "bob", "", Ending(EndingCode.EXITED, "exit", 1002.0, exit_code=0))
     for kernel in (*kernels, plain):
