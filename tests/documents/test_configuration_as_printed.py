@@ -19,6 +19,7 @@ from traitlets import TraitError
 from traitlets.config import Application, Config, Configurable
 from traitlets.utils.importstring import import_item
 
+from jupyter_aliquot.gateway.accounting.config import Accounting
 from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider
 from jupyter_aliquot.gateway.config import Aliquot
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
@@ -38,6 +39,7 @@ _HUB = "docs/how-to/jupyterhub.md"
 _CLASSES: dict[str, type[Configurable]] = {
     known.__name__: known
     for known in (
+        Accounting,
         Aliquot,
         AliquotIdentityProvider,
         Culling,
