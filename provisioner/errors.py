@@ -19,7 +19,8 @@ AliquotError
  │    ├── RelayUnavailableError  no answer at its socket                        503
  │    ├── RelayProtocolError     it answered what we cannot read                502
  │    └── RelayRefusedError      it answered no                                 500
- ├── EngineError             the container engine does not answer, or refuses  503
+ ├── EngineError             the container engine refuses, or fails            503
+ │    └── EngineUnavailableError  it does not answer                            503
  ├── LaunchError             the kernel could not be started                   500
  │    ├── AccountError           no kernel may run as its owner's account       403
  │    ├── FolderError            a shared folder is not there, or is another    409
@@ -117,7 +118,11 @@ class RelayRefusedError(RelayError):
 
 
 class EngineError(AliquotError):
-    """The container engine does not answer, or refused the request."""
+    """The container engine refused the request, or failed at it."""
+
+
+class EngineUnavailableError(EngineError):
+    """The container engine does not answer, or is not found."""
 
 
 class LaunchError(AliquotError):

@@ -32,6 +32,7 @@ HTTP_STATUS: dict[type[errors.AliquotError], int] = {
     errors.RelayProtocolError: 502,
     errors.RelayRefusedError: 500,
     errors.EngineError: 503,
+    errors.EngineUnavailableError: 503,
     errors.LaunchError: 500,
     errors.AccountError: 403,
     errors.FolderError: 409,

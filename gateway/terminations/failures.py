@@ -77,8 +77,9 @@ def failure_of_start(error: BaseException) -> Failure | None:
 def is_of_node(error: BaseException) -> bool:
     """Return whether a failed start speaks against the node.
 
-    Three of them cordon a node, so no text counts, which a user can write. An agent or a relay host
-    that is away comes back by itself, and a lost GPU gets no kernel anyway.
+    Three of them cordon a node, so nothing counts that a user can cause: no text, and no refusal by
+    the container engine, which may be for the user's image. An agent or a relay host that is away
+    comes back by itself, and a lost GPU gets no kernel anyway.
     """
     others = (
         errors.AgentUnavailableError,
@@ -86,7 +87,7 @@ def is_of_node(error: BaseException) -> bool:
         errors.RelayRefusedError,
         errors.DeviceLostError,
     )
-    theirs = (errors.AgentError, errors.RelayError, errors.EngineError)
+    theirs = (errors.AgentError, errors.RelayError, errors.EngineUnavailableError)
     return isinstance(error, theirs) and not isinstance(error, others)
 
 

@@ -23,7 +23,7 @@ from docker.errors import APIError, DockerException, NotFound
 
 from jupyter_aliquot.provisioner.containers.plan import Pull
 from jupyter_aliquot.provisioner.containers.spec import GLIBC_LABEL, ImageFacts
-from jupyter_aliquot.provisioner.errors import EngineError, LaunchError
+from jupyter_aliquot.provisioner.errors import EngineError, EngineUnavailableError, LaunchError
 
 _T = TypeVar("_T")
 _CALL_SECONDS = 60
@@ -60,7 +60,7 @@ class EngineFacts:
 def find_engine(asked: str, environ: Mapping[str, str] | None = None) -> str:
     """Return the engine's URL: the requested one, else DOCKER_HOST, else the first usual socket.
 
-    Raises EngineError.
+    Raises EngineUnavailableError.
     """
     env = os.environ if environ is None else environ
     if chosen := asked or env.get("DOCKER_HOST"):
@@ -71,7 +71,7 @@ def find_engine(asked: str, environ: Mapping[str, str] | None = None) -> str:
         if os.access(path, os.R_OK | os.W_OK):
             return f"unix://{path}"
     looked = ", ".join((*_USUAL_SOCKETS, *folders))
-    raise EngineError(
+    raise EngineUnavailableError(
         "Requested a container engine, but this user may open none of the usual sockets "
         f"({looked}). Start Docker or 'podman system service', set c.KernelContainers.engine, or "
         "set DOCKER_HOST"
@@ -92,7 +92,7 @@ class ContainerEngine:
     async def call(self, function: Callable[[APIClient], _T]) -> _T:
         """Run ``function`` with a client in a worker thread.
 
-        Raises EngineError, for refusals too.
+        Raises EngineError for a refusal, and EngineUnavailableError.
         """
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._call, function)
 
@@ -171,7 +171,7 @@ class ContainerEngine:
         except APIError as error:
             raise EngineError(f"the container engine refused: {refusal(error)}") from error
         except (DockerException, requests.RequestException, OSError) as error:
-            raise EngineError(
+            raise EngineUnavailableError(
                 "The container engine at "
                 f"{self._asked or os.environ.get('DOCKER_HOST') or 'its usual socket'} does not answer: "
                 f"{_reason(error)}. Check that it runs, and that this user may open its socket"
@@ -264,6 +264,8 @@ def _pull_image(client: APIClient, name: str, progress: Progress) -> None:
                 progress(" ".join(str(report[key]) for key in ("status", "id", "progress") if report.get(key)))
     except APIError as error:
         problem = refusal(error)
+    except requests.RequestException as error:  # a registry may keep the engine waiting: it answered until now
+        problem = _reason(error)
     if problem:
         raise LaunchError(
             f"Requested to pull the image {name}, but the engine failed: {problem}. Check its name, "

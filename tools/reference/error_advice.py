@@ -43,7 +43,10 @@ ADVICE = {
     "RelayUnavailableError": "restart the kernel. If that fails, run `aliquot doctor`.",
     "RelayProtocolError": "restart the kernel: its relay is of another release.",
     "RelayRefusedError": "read the message; `relay.log` in the runtime folder has more.",
-    "EngineError": "look whether Docker or Podman runs, and whether the gateway's account may use its socket.",
+    "EngineError": "read the engine's words: it refuses an image, a device or a folder; or start the kernel again.",
+    "EngineUnavailableError": (
+        "look whether Docker or Podman runs, and whether the gateway's account may use its socket."
+    ),
     "ClusterError": "look at the cluster's events; [Kubernetes](../explanation/kubernetes.md) says what is there.",
     "ClusterAwayError": "look whether the API server answers, and at the gateway's credentials.",
     "LaunchError": "read the message: program, folder or environment of the kernelspec is wrong.",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +15,8 @@ from jupyter_aliquot.gateway.nodes.cordons import Cordons
 from jupyter_aliquot.gateway.terminations.failures import Failure, failure_of_end, failure_of_start, is_of_node
 from jupyter_aliquot.gateway.terminations.node_failures import MOST_FAILURES, WINDOW_SECONDS, NodeFailures
 from jupyter_aliquot.provisioner import errors
+from jupyter_aliquot.provisioner.containers.plan import Pull
+from jupyter_aliquot.provisioner.engine.client import ContainerEngine
 from jupyter_aliquot.provisioner.terminations import Ending, EndingCode
 
 LOG = logging.getLogger(__name__)
@@ -65,9 +70,53 @@ def test_the_last_words_of_a_process_tell_more_than_its_exit_code(words: str, wa
 def test_errors_of_a_users_own_code_and_parts_that_are_away_speak_not_against_the_node() -> None:
     mine = [errors.LaunchError("No space left on device"), errors.InterceptionError("x"), errors.FolderError("x")]
     mine += [errors.RequestError("x"), OSError(28, "No space left on device"), errors.RelayRefusedError("x")]
+    mine += [errors.EngineError("no such image")]
     away = [errors.AgentUnavailableError("x"), errors.RelayUnavailableError("x"), errors.DeviceLostError("x")]
     assert not any(is_of_node(one) for one in (*mine, *away))
-    assert all(is_of_node(one) for one in (errors.EngineError("x"), errors.RelayError("x"), errors.AgentError("x")))
+    assert all(
+        is_of_node(one) for one in (errors.EngineUnavailableError("x"), errors.RelayError("x"), errors.AgentError("x"))
+    )
+
+
+class AnEngine(BaseHTTPRequestHandler):
+    """An engine that answers, and refuses each image."""
+
+    def do_GET(self) -> None:
+        is_version = self.path == "/version"
+        body = b'{"ApiVersion": "1.44"}' if is_version else b'{"message": "exec: \\"python\\": not found in $PATH"}'
+        self.send_response(200 if is_version else 400)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: Any) -> None:
+        """Write nothing. Called by http.server."""
+
+
+def test_an_engine_that_refuses_an_image_speaks_not_against_the_node_and_one_that_is_away_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), AnEngine)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    engine = ContainerEngine(f"tcp://127.0.0.1:{server.server_port}")
+    try:
+        with pytest.raises(errors.EngineError, match=r"refused.*python") as refused:
+            asyncio.run(engine.image("broken", Pull.MISSING, lambda _: None))
+    finally:
+        engine.close()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert not is_of_node(refused.value)
+    away = ContainerEngine(f"unix://{tmp_path}/engine.sock")
+    try:
+        with pytest.raises(errors.EngineError, match="does not answer") as silent:
+            asyncio.run(away.facts())
+    finally:
+        away.close()
+    assert is_of_node(silent.value)
 
 
 class Clock:
