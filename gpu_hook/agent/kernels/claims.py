@@ -73,10 +73,6 @@ class Claims:
     def has_bytes(self, session: HookSession) -> bool:
         return any(_loan(account, session.number) for account in self._accounts)
 
-    def remembers(self, pid: int) -> bool:
-        """Return whether a process that is not connected was lent bytes, and lives."""
-        return pid in self._lent
-
     def journal(self, sessions: Iterable[HookSession]) -> tuple[LentBefore, ...]:
         """Return the lines of the connected and the remembered processes for the record.
 

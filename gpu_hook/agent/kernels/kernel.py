@@ -113,6 +113,7 @@ class Kernel:
         self._bound = WatchedProcesses(self._bound_ended)
         # processes that were connected to the earlier agent, not yet to this one
         self._expected = WatchedProcesses(self._expected_ended)
+        self._unlisted: set[int] = set()  # those that the last look at the devices lacked
         self._swap = swap
         self.residency = self._make_residency(entry)
         self._open()
@@ -199,6 +200,9 @@ class Kernel:
             self._expected.add(process)
         self._claims.restore(entry)
         self.write_journal()  # for a later agent, which knows no holders but those in the journal
+        self._hold_for_expected()
+
+    def _hold_for_expected(self) -> None:
         if self._expected:
             self.credit_queues.hold()
             self.compute.awaits(self, True)
@@ -217,11 +221,13 @@ class Kernel:
 
         The agent cannot make a process give up its bytes without killing it. The process gets no
         more, and its session keeps the reservation until it ends: bytes on a device stay in the
-        ledger. So does a process that an earlier agent lent bytes to.
+        ledger. So does a process that was connected to an earlier agent, until the driver does not list it.
         """
         self.is_ending = True
         self.connections.clear()
-        self._expect_holders_alone()
+        self.compute.awaits(self, False)
+        if not self.keeps_memory:
+            self.residency.emptied()
         self._bound.clear()
         self._acceptor.close()
         self.credit_queues.close()
@@ -234,18 +240,23 @@ class Kernel:
             self.write_journal()  # for a later agent, which counts it too
         return not self.keeps_memory
 
-    def _expect_holders_alone(self) -> None:
-        for process in self._expected.all:
-            if not self._claims.remembers(process.pid):
-                self._expected.discard(process.pid)
-        self.compute.awaits(self, False)
-        if not self.keeps_memory:
-            self.residency.emptied()
+    def expect_listed(self, listed: Collection[int]) -> None:
+        """Expect of an ending kernel's processes only those that the driver lists on its devices.
+
+        A process leaves with the second look that lacks it. Any program of the kernel's account can write the record
+        that names them.
+        """
+        pids = {process.pid for process in self._expected.all}
+        for pid in (pids & self._unlisted) - set(listed):
+            self._expected.discard(pid)
+        self._unlisted = pids - set(listed)
 
     def revive(self) -> None:
         """Revive a kernel that was ending: it was requested again."""
         self.is_ending = False
         self._open()
+        self._hold_for_expected()
+        self.write_journal()
 
     def close(self, keep: bool) -> None:
         """Stop serving the kernel: it ended, or the agent leaves it to the next one (``keep``)."""

@@ -141,6 +141,7 @@ class Reservations:
             if kernel.is_ending:
                 kernel.revive()
                 self._ending.discard(kernel.kernel_id)
+                self._begin_grace(kernel)
             kernel.connections.add(connection)
             kernel.note_libraries(libraries)
             self._stop_timer(kernel)
@@ -202,7 +203,7 @@ class Reservations:
         kernel = self._kernels.get(kernel_id)
         if kernel is None:
             return False
-        self._stop_timer(kernel)
+        self._cancel_timer(kernel)
         was_ending = kernel.is_ending
         if kernel.end():
             self._finish(kernel)
@@ -299,10 +300,12 @@ class Reservations:
             if entry.is_ending:
                 self.release(kernel.kernel_id)
                 continue
-            loop = asyncio.get_running_loop()
-            self._timers[kernel.kernel_id] = loop.call_later(
-                self._settings.restart_grace_seconds, self._end_grace, kernel
-            )
+            self._begin_grace(kernel)
+
+    def _begin_grace(self, kernel: Kernel) -> None:
+        """Give the processes of an earlier agent's kernel their time to come back."""
+        seconds, loop = self._settings.restart_grace_seconds, asyncio.get_running_loop()
+        self._timers[kernel.kernel_id] = loop.call_later(seconds, self._end_grace, kernel)
 
     def _lose(self, folder: Path, reservation: Reservation) -> None:
         """Note a kernel from before the machine's restart.
@@ -362,10 +365,19 @@ class Reservations:
             if kernel.is_in_use:
                 kernel.sample()
             kernel.keep_record()
+        self._look_for_holders(by_uuid)
         self.ledger.begin_look()
         # The look that was under way when a process left may have missed its last work; the next
         # look does not.
         self._departed = {pid: (kernel, 1) for pid, (kernel, looks) in self._departed.items() if looks == 0}
+
+    def _look_for_holders(self, by_uuid: Mapping[str, DeviceReading]) -> None:
+        """Have released kernels of an earlier agent end whose processes are on no device any more."""
+        for kernel in [self._kernels[one] for one in self._ending]:
+            if kernel.is_expecting:
+                found = (by_uuid[part.uuid] for part in kernel.reservation.parts if part.uuid in by_uuid)
+                kernel.expect_listed({pid for reading in found for pid in reading.processes})
+                self._check_holders(kernel)
 
     def _pids_by_kernel(self) -> dict[str, set[int]]:
         """Return the processes of each kernel, departed ones too."""
@@ -494,10 +506,13 @@ class Reservations:
 
         After a restart the timer also ends the wait for holders.
         """
-        timer = self._timers.get(kernel.kernel_id)
-        if timer is not None and not kernel.is_expecting:
+        if not kernel.is_expecting:
+            self._cancel_timer(kernel)
+
+    def _cancel_timer(self, kernel: Kernel) -> None:
+        timer = self._timers.pop(kernel.kernel_id, None)
+        if timer is not None:
             timer.cancel()
-            del self._timers[kernel.kernel_id]
 
 
 def _show(reservation: Reservation) -> str:

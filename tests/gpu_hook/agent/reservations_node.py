@@ -148,13 +148,14 @@ class AReservationsNode:
         self.reservations.restore()
         self._turns = asyncio.get_running_loop().create_task(self.leases.run())
 
-    def look(self, *, tells_processes: bool = True) -> None:
+    def look(self, *, tells_processes: bool = True, lists_processes: bool = True) -> None:
         """Look at the device three times.
 
-        Each process, under the test's pid, uses all that its kernel was lent.
+        Each process, under the test's pid, uses all that its kernel was lent. Without *lists_processes* the driver
+        lists none.
         """
         used = self.ledger.lent(UUID)
-        processes = {os.getpid(): used if tells_processes else None}
+        processes = {os.getpid(): used if tells_processes else None} if lists_processes else {}
         reading = DeviceReading(self._facts, used_bytes=used, processes=processes)
         for _ in range(3):
             self.reservations.book_looks([reading])
