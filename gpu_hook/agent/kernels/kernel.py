@@ -107,8 +107,7 @@ class Kernel:
         self._recall_seconds = recall_seconds
         self.host_quota_bytes = host_quota_bytes  # None: no limit
         self._enforcer = protocol.Enforcer.HOOK
-        self._sampling = Coalesced(self.sample)
-        self._is_closed = False
+        self._sampling, self._is_closed = Coalesced(self.sample), False
         self._sessions: dict[int, HookSession] = {}  # joined
         self._bound = WatchedProcesses(self._bound_ended)
         # processes that were connected to the earlier agent, not yet to this one

@@ -139,9 +139,7 @@ class Reservations:
         if kernel is not None:
             self._check_same(kernel, asked)
             if kernel.is_ending:
-                kernel.revive()
-                self._ending.discard(kernel.kernel_id)
-                self._begin_grace(kernel)
+                self._revive(kernel)
             kernel.connections.add(connection)
             kernel.note_libraries(libraries)
             self._stop_timer(kernel)
@@ -163,6 +161,11 @@ class Reservations:
         log.info("event=reserved kernel=%s owner=%r parts=%s", asked.kernel_id, asked.owner, _show(reservation))
         self._changed()
         return kernel
+
+    def _revive(self, kernel: Kernel) -> None:
+        kernel.revive()
+        self._ending.discard(kernel.kernel_id)
+        self._begin_grace(kernel)
 
     @staticmethod
     def _check_same(kernel: Kernel, asked: Reservation) -> None:
