@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, Literal, TypeAlias, TypedDict
-from urllib.parse import quote
 
 from jupyter_aliquot.gateway.reports.history import History
 from jupyter_aliquot.gateway.reports.holders import Holders
@@ -20,8 +19,7 @@ from jupyter_aliquot.gateway.reports.quota import Queue, Quota
 from jupyter_aliquot.gateway.reports.status import DryRun, Folder, Nodes, NodeSchedule, RemoteNode, Sizes, Status
 from jupyter_aliquot.gateway.reports.usage import UsageReport
 
-from .errors import ClientError
-from .exchange import PREFIX, Call
+from .exchange import PREFIX, Call, path_part
 
 Query = tuple[tuple[str, str], ...]
 
@@ -168,13 +166,13 @@ def kernel_shares(kernel_id: str) -> Call[list[Share]]:
 
 def share_kernel(kernel_id: str, kind: ShareKind, name: str, access: Access) -> Call[list[Share]]:
     """Share a kernel with a user or team, or change the permission. Returns all shares."""
-    path = _kernel(kernel_id, f"shares/{_part(kind)}/{_part(name)}")
+    path = _kernel(kernel_id, f"shares/{path_part(kind)}/{path_part(name)}")
     return _call("PUT", path, _Shares, "shares", body={"access": access})
 
 
 def unshare_kernel(kernel_id: str, kind: ShareKind, name: str) -> Call[list[Share]]:
     """Take back what a user or team was given. Returns the shares that are left."""
-    path = _kernel(kernel_id, f"shares/{_part(kind)}/{_part(name)}")
+    path = _kernel(kernel_id, f"shares/{path_part(kind)}/{path_part(name)}")
     return _call("DELETE", path, _Shares, "shares")
 
 
@@ -200,22 +198,22 @@ def nodes() -> Call[list[RemoteNode]]:
 
 def node(name: str) -> Call[NodeSchedule]:
     """Return whether kernels start on a node, and the kernels there. For administrators."""
-    return _get(f"nodes/{_part(name)}", NodeSchedule)
+    return _get(f"nodes/{path_part(name)}", NodeSchedule)
 
 
 def cordon_node(name: str, reason: str | None = None) -> Call[NodeSchedule]:
     """Let nothing new start on a node. For administrators."""
-    return _call("POST", f"nodes/{_part(name)}/cordon", NodeSchedule, body={"reason": reason})
+    return _call("POST", f"nodes/{path_part(name)}/cordon", NodeSchedule, body={"reason": reason})
 
 
 def drain_node(name: str, reason: str | None = None) -> Call[NodeSchedule]:
     """Cordon a node, and have its kernels swapped out. For administrators."""
-    return _call("POST", f"nodes/{_part(name)}/drain", NodeSchedule, body={"reason": reason})
+    return _call("POST", f"nodes/{path_part(name)}/drain", NodeSchedule, body={"reason": reason})
 
 
 def uncordon_node(name: str) -> Call[NodeSchedule]:
     """Let kernels start on a node again. For administrators."""
-    return _call("POST", f"nodes/{_part(name)}/uncordon", NodeSchedule)
+    return _call("POST", f"nodes/{path_part(name)}/uncordon", NodeSchedule)
 
 
 def history(
@@ -305,12 +303,12 @@ def share_folder(
         read_only: Whether kernels may only read.
     """
     body = {"source": source, "target": target, "users": list(users), "teams": list(teams), "read_only": read_only}
-    return _call("PUT", f"folders/{_part(name)}", Folder, body=body)
+    return _call("PUT", f"folders/{path_part(name)}", Folder, body=body)
 
 
 def unshare_folder(name: str) -> Call[Folder]:
     """Stop sharing a folder. For administrators. Returns the folder as it was."""
-    return _call("DELETE", f"folders/{_part(name)}", Folder)
+    return _call("DELETE", f"folders/{path_part(name)}", Folder)
 
 
 def quota() -> Call[Quota]:
@@ -367,11 +365,4 @@ def _query(**asked: str | float | Iterable[str] | None) -> Query:
 
 
 def _kernel(kernel_id: str, more: str = "") -> str:
-    return f"kernels/{_part(kernel_id)}" + (f"/{more}" if more else "")
-
-
-def _part(text: str) -> str:
-    """Return one part of a path. Raises ClientError for text that is none."""
-    if text in ("", ".", ".."):
-        raise ClientError(f"Requested {text!r}, but this is no name and no id. Pass the id of a kernel, or a name")
-    return quote(text, safe="")
+    return f"kernels/{path_part(kernel_id)}" + (f"/{more}" if more else "")

@@ -305,18 +305,20 @@ class Client:
         """End a kernel, or withdraw it from the queue."""
         self._portal.run(self._exchange.send(jupyter.end_kernel(kernel_id)))
 
-    def run_code(self, kernel_id: str, code: str) -> CellResult:
+    def run_code(self, kernel_id: str, code: str, timeout_seconds: float | None = None) -> CellResult:
         """Run code in a kernel and return its output. It waits for a kernel that waits.
 
         Args:
             kernel_id: The kernel.
             code: The code of one cell; it cannot ask its user with ``input()``.
+            timeout_seconds: The longest wait for the cell's end, the kernel's wait included; None for any time.
 
         Raises:
-            NoAnswerError: The connection was lost. The cell may run on; `kernel_outputs` has its output.
+            NoAnswerError: The connection was lost, the time was over, or the kernel died or restarted. A cell of a
+                kernel that lives may run on; `kernel_outputs` has its output.
             RefusedError: The server refused the connection.
         """
-        return self._portal.run(run_code(self._transport.open, kernel_id, code))
+        return self._portal.run(run_code(self._transport.open, kernel_id, code, timeout_seconds))
 
     def events(self, patience_seconds: float | None = 300.0, with_present: bool = False) -> Iterator[KernelEvent]:
         """Follow the changes of the kernels that the requester may see.

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jupyter_aliquot.client import ClientError, NoAnswerError, Retries, ServerError, TooManyRequestsError, operations
+from jupyter_aliquot.client import (
+    ClientError,
+    NoAnswerError,
+    NotFoundError,
+    Retries,
+    ServerError,
+    TooManyRequestsError,
+    jupyter,
+    operations,
+)
 from jupyter_aliquot.client.exchange import Call, Exchange
 from jupyter_aliquot.client.retries import read_retry_after
 from jupyter_aliquot.client.transport import RawAnswer
@@ -75,6 +84,24 @@ def test_words_of_the_gateway_are_final(answer: RawAnswer) -> None:
 def test_only_what_has_the_same_effect_twice_is_sent_twice(call: Call[object], want_count: int) -> None:
     end, count, _ = ends(call, GONE, RawAnswer(200, b'{"shares": []}'))
     assert (count, isinstance(end, NoAnswerError)) == (want_count, want_count == 1)
+
+
+@pytest.mark.parametrize("first", [GONE, proxy_error(502), proxy_error(504)], ids=["no answer", "502", "504"])
+def test_a_repeated_end_that_finds_nothing_has_ended_it(first: RawAnswer | NoAnswerError) -> None:
+    end, count, _ = ends(jupyter.end_kernel("k"), first, api_error(404))
+    assert (end, count) == (None, 2)
+
+
+def test_an_end_that_finds_nothing_is_refused_where_no_attempt_can_have_done_it() -> None:
+    for answers in ((api_error(404),), (api_error(503, retry_after="0"), api_error(404)), (GONE, proxy_error(404))):
+        end, count, _ = ends(jupyter.end_kernel("k"), *answers)
+        assert (type(end), count) == (NotFoundError, len(answers))
+
+
+@pytest.mark.parametrize("kernel_id", ["", ".", ".."])
+def test_no_request_for_a_kernel_is_one_for_all_of_them(kernel_id: str) -> None:
+    with pytest.raises(ClientError, match="Pass the id of a kernel"):
+        jupyter.end_kernel(kernel_id)
 
 
 def test_attempts_are_bounded_and_waits_double() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from jupyter_aliquot.client import Client, NotAllowedError, NotFoundError, Retries
+from jupyter_aliquot.client import Client, NoAnswerError, NotAllowedError, NotFoundError, Retries
 
 from .conftest import TOKENS, Server
 
@@ -25,6 +25,23 @@ def test_the_client_works_through_a_users_server(a_gateway: Server, own_servers:
         through.end_kernel(kernel_id)
         with pytest.raises(NotFoundError):
             through.end_kernel(kernel_id)
+
+
+SEND_BUFFERS = """
+kernel = get_ipython().kernel
+data = {"data": {"text/plain": "a figure"}, "metadata": {}}
+of_cell = {"parent": kernel.get_parent(), "buffers": [bytes([0, 255])]}
+sent = kernel.session.send(kernel.iopub_socket, "display_data", data, **of_cell)
+"""
+
+
+def test_code_that_sends_buffers_or_ends_its_kernel_ends_for_the_client(a_gateway: Server) -> None:
+    with Client(a_gateway.url, TOKENS["alice"]) as client:
+        kernel_id = client.start_kernel("python3")["id"]
+        assert client.run_code(kernel_id, SEND_BUFFERS).text == "a figure\n"
+        with pytest.raises(NoAnswerError, match="died or was restarted"):
+            client.run_code(kernel_id, "import os; os.kill(os.getpid(), 9)", timeout_seconds=300)
+        client.end_kernel(kernel_id)
 
 
 def test_events_and_code_need_the_servers_token(a_gateway: Server) -> None:
