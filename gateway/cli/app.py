@@ -41,6 +41,7 @@ COMMANDS = {
     "holders": (f"{_ADMIN}.holders.HoldersCommand", "users and idle kernels: what they hold, and what they use of it"),
     "message": (f"{_ADMIN}.owners.MessageCommand", "write to the owner of a kernel; JupyterLab shows it"),
     "end": (f"{_ADMIN}.owners.EndCommand", "end a kernel; its variables are lost"),
+    "node": (f"{_HERE}.nodes.ShowNodeCommand", "whether kernels start on a node, and which are there"),
     "cordon": (f"{_HERE}.nodes.CordonCommand", "let nothing new start on a node"),
     "uncordon": (f"{_HERE}.nodes.UncordonCommand", "let kernels start on a node again"),
     "drain": (f"{_HERE}.nodes.DrainCommand", "cordon a node, and swap its kernels out"),

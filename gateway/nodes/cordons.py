@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,22 +53,29 @@ class Cordons:
     async def cordon(self, node: str, by: str, reason: str = "", *, is_draining: bool = False) -> Cordon:
         """Cordon a node, or drain it. Raises RequestError, and StateError where that cannot be saved.
 
-        A drained node that is cordoned again is drained no more: its kernels return.
+        Again it keeps its time, and without a reason its user and reason, too. A drained node that is
+        cordoned is drained no more: its kernels return.
         """
         if len(reason) > LONGEST_REASON:
             raise RequestError(f"The reason has {len(reason)} characters, and may have {LONGEST_REASON}")
         told = " ".join(reason.split())
-        cordon = Cordon(by, self._clock.wall(), told, is_draining)
-        await self._change(node, cordon, by)
-        return cordon
+
+        def cordoned(before: Cordon | None) -> Cordon:
+            if before is None or before.is_draining != is_draining:
+                return Cordon(by, self._clock.wall(), told or ("" if before is None else before.reason), is_draining)
+            return before if told in ("", before.reason) else replace(before, by=by, reason=told)
+
+        await self._change(node, cordoned, by)
+        return self._nodes[node]
 
     async def uncordon(self, node: str, by: str) -> None:
         """Let kernels start on a node again. Idempotent. Raises StateError."""
-        await self._change(node, None, by)
+        await self._change(node, lambda _: None, by)
 
-    async def _change(self, node: str, cordon: Cordon | None, by: str) -> None:
+    async def _change(self, node: str, change: Callable[[Cordon | None], Cordon | None], by: str) -> None:
         async with self._changing:
             before = self._nodes.get(node)
+            cordon = change(before)
             nodes = {name: one for name, one in self._nodes.items() if name != node}
             if cordon is not None:
                 nodes[node] = cordon

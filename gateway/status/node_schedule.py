@@ -11,6 +11,7 @@ from jupyter_aliquot.gateway.scheduling.ledger import Holding, LedgerSnapshot
 from jupyter_aliquot.gpu_hook.client.reports import KernelStatus, NodeStatus
 
 _OTHERS = "another program of that machine has it, and the gateway cannot have it leave"
+_RELEASED = "it was released, but a process of it keeps memory: end that process"
 _NO_COPY = "the host has no memory for its copy now; it is tried again"
 _NO_EVICTION = "the node agent is of a version that evicts no kernels"
 
@@ -33,7 +34,8 @@ def node_schedule(
     holdings = {} if ledger is None else ledger.holdings
     labels = {} if status is None else {one.kernel_id: one for one in status.kernels}
     own = [_own(ledger, one, labels) for one in holdings.values() if ledger is not None]
-    others = [_other(one) for one in labels.values() if one.kernel_id not in holdings]
+    ending = {} if ledger is None else ledger.ending
+    others = [_other(one, one.kernel_id in ending) for one in labels.values() if one.kernel_id not in holdings]
     return {
         "name": name,
         "cordon": cordon_report(cordon),
@@ -66,8 +68,10 @@ def _state(ledger: LedgerSnapshot, holding: Holding) -> tuple[str, str]:
     return "runs", ""
 
 
-def _other(kernel: KernelStatus) -> reports.NodeKernel:
-    return _kernel(kernel.kernel_id, kernel.owner, kernel.label, "stays", _OTHERS)
+def _other(kernel: KernelStatus, is_released: bool) -> reports.NodeKernel:
+    """Return the row of a kernel that the gateway's ledger has not, or no more."""
+    reason = _RELEASED if is_released or kernel.ending else _OTHERS
+    return _kernel(kernel.kernel_id, kernel.owner, kernel.label, "stays", reason)
 
 
 def _kernel(kernel_id: str, owner: str, label: str, state: str, reason: str) -> reports.NodeKernel:

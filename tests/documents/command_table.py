@@ -138,6 +138,9 @@ COVERED = {
     ),
     'aliquot cordon gpu-1 --reason "new driver on Friday"': _NODES,
     'aliquot drain gpu-1 --reason "new driver on Friday"': _NODES,
+    "aliquot cordon NODE": _NODES,
+    "aliquot node gpu-1": _NODES,
+    "aliquot node": _NODES,
     "aliquot uncordon gpu-1": _NODES,
     "aliquot drain": _NODES,
     "aliquot quota reload": (

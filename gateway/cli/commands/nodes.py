@@ -1,4 +1,4 @@
-"""The commands `aliquot cordon`, `uncordon` and `drain`: let nothing start on a node, and empty it."""
+"""The commands `aliquot node`, `cordon`, `uncordon` and `drain`: look at a node, let nothing start on it, empty it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from .base import JSON_FLAG, WHICH_GATEWAY, Command
 
 
 class NodeCommand(Command):
-    """The part that the three commands share: they take a node's name, and print its kernels."""
+    """The part that the commands share: they take a node's name, and print its kernels.
+
+    Without a verb they only look.
+    """
 
     flags = {**Command.flags, **JSON_FLAG}
     accepts_arguments = True
@@ -29,9 +32,10 @@ class NodeCommand(Command):
         """Called by Application.start."""
         if len(self.extra_args) != 1:
             raise UsageError(f"{len(self.extra_args)} nodes were named, and one is needed. Usage: {self.usage}")
-        path = f"nodes/{quote(self.extra_args[0], safe='')}/{self.verb}"
+        path = f"nodes/{quote(self.extra_args[0], safe='')}" + (f"/{self.verb}" if self.verb else "")
+        method, body = "POST" if self.verb else "GET", {"reason": self.reason} if self.reason else None
         try:
-            text = Gateways.of(self.runtime_dir).text(path, "POST", {"reason": self.reason} if self.reason else None)
+            text = Gateways.of(self.runtime_dir).text(path, method, body)
         except (NoGatewayHere, GatewayRefusal) as error:
             raise CommandError(str(error)) from None
         report: dict[str, Any] = json.loads(text)
@@ -45,6 +49,23 @@ _RUNTIME = {"runtime-dir": "NodeCommand.runtime_dir"}
 _REASON = {"reason": "NodeCommand.reason"}
 
 
+class ShowNodeCommand(NodeCommand):
+    """Show whether kernels start on a node, and its kernels."""
+
+    name = "aliquot node"
+    usage = "aliquot node NODE [options]"
+    aliases = _RUNTIME
+    description = (
+        """Show whether kernels start on a node, since when not, and which kernels are there: first those that a drain
+    leaves, and why. It changes nothing. For administrators.
+    """
+        + WHICH_GATEWAY
+    )
+    examples = """
+    aliquot node gpu-1
+    """
+
+
 class CordonCommand(NodeCommand):
     """Let nothing new start on a node."""
 
@@ -54,7 +75,7 @@ class CordonCommand(NodeCommand):
     aliases = {**_RUNTIME, **_REASON}
     description = (
         """Let nothing new start on a node. Kernels that run there go on; requests wait, and their users read why. The
-    cordon outlives the gateway. For administrators.
+    cordon outlives the gateway. It ends a drain: kernels that were swapped out return. For administrators.
     """
         + WHICH_GATEWAY
     )
@@ -90,8 +111,8 @@ class DrainCommand(NodeCommand):
     aliases = {**_RUNTIME, **_REASON}
     description = (
         """Cordon a node, and swap the memory of its kernels out to the host. No kernel ends: processes and variables
-    stay, and cells that use the GPU wait. The table has the kernels that stay, and why. Run it again to see
-    what has left since. For administrators.
+    stay, and cells that use the GPU wait. The table has the kernels that stay, and why; `aliquot node` shows
+    later what has left since. For administrators.
     """
         + WHICH_GATEWAY
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -158,5 +159,25 @@ def test_a_drain_goes_on_in_the_next_gateway(scenes: Any, settle: Any, desk: Any
             await settle()
             assert code(again, "k1")[0] is WaitCode.CORDONED
             assert agent.evicted == {"k1"}
+
+    scenes(scene)
+
+
+def test_a_released_kernel_of_which_a_process_keeps_memory_is_told_from_another_program(
+    scenes: Any, settle: Any
+) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any, cordon: Any) -> None:
+        await (await starts(admission, "k1"))
+        agent.keeps_memory = {"k1"}
+        await admission.release("k1")
+        await settle()
+        assert list(admission.ledger.ending) == ["k1"]
+        ours, other = (SimpleNamespace(kernel_id=one, owner="ann", label="", ending=False) for one in ("k1", "k2"))
+        status: Any = SimpleNamespace(kernels=(ours, other))
+        rows = node_schedule("node", DRAINING, status, admission.ledger)["kernels"]
+        assert [(one["kernel_id"], one["state"], one["reason"]) for one in rows] == [
+            ("k1", "stays", "it was released, but a process of it keeps memory: end that process"),
+            ("k2", "stays", "another program of that machine has it, and the gateway cannot have it leave"),
+        ]
 
     scenes(scene)

@@ -26,6 +26,15 @@ NODE = "a node"  # the fake agent's
 PATH = f"/aliquot/api/v1/nodes/{NODE}"  # the fetcher quotes it
 
 
+class SetClock(SystemClock):
+    """A clock whose wall time a test sets."""
+
+    seconds = 1000.0
+
+    def wall(self) -> float:
+        return self.seconds
+
+
 @pytest.fixture
 def jp_server_config(jp_server_config: Config, jp_data_dir: Path, tmp_path: Path) -> Config:
     write_light_spec(jp_data_dir / "kernels")
@@ -114,6 +123,24 @@ async def test_cordons_are_audited_and_outlive_the_gateway(ask: Ask, an_agent: F
     assert {one["__schema__"] for one in lines} == {"https://schema.aliquot.dev/administration"}
 
 
+async def test_a_drain_that_is_repeated_keeps_its_reason_its_user_and_its_time(tmp_path: Path) -> None:
+    changes: list[tuple[Any, ...]] = []
+    clock = SetClock()
+    cordons = Cordons(tmp_path / "cordons.json", clock, LOG)
+    cordons.observe(lambda *change: changes.append(change))
+    await cordons.cordon(NODE, "root", "new driver")
+    await cordons.cordon(NODE, "root", is_draining=True)
+    first = cordons.of(NODE)
+    assert first is not None
+    assert (first.reason, first.is_draining) == ("new driver", True), "a drain keeps the reason of the cordon"
+    clock.seconds += 60
+    assert await cordons.cordon(NODE, "eve", is_draining=True) == first
+    assert await cordons.cordon(NODE, "eve", "new  driver", is_draining=True) == first
+    assert len(changes) == 2, "no other audit line"
+    other = await cordons.cordon(NODE, "eve", "fan", is_draining=True)
+    assert (other.by, other.reason, other.since) == ("eve", "fan", first.since)
+
+
 @pytest.mark.parametrize("text", ["", "{", '{"nodes": 1}', '{"nodes": {"n": {"by": "a", "since": "x"}}}', "[" * 99999])
 def test_a_file_of_cordons_that_cannot_be_read_is_set_aside(tmp_path: Path, text: str) -> None:
     path = tmp_path / "cordons.json"
@@ -141,6 +168,10 @@ async def test_the_commands_cordon_drain_and_uncordon(ask: Ask, a_server: Any, a
     told = await run(a_server, "drain", NODE)
     assert "node a node is drained: its kernels are swapped out, and none starts there" in told.stdout, told.stderr
     assert "another program of that machine has it" in told.stdout
+    told = await run(a_server, "node", NODE, "--json")
+    report = json.loads(told.stdout)
+    assert report["cordon"]["draining"], told.stderr
+    assert (report["cordon"]["reason"], report["cordoned_by"]) == ("new driver", "ada")
     told = await run(a_server, "uncordon", NODE, "--json")
     assert json.loads(told.stdout)["cordon"] is None, told.stderr
     refused = await run(a_server, "cordon", "elsewhere")
