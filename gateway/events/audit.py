@@ -61,5 +61,6 @@ def tell_cordon(audit: Audit, node: str, before: Cordon | None, after: Cordon | 
 
 
 def tell_quotas(audit: Audit, path: str, before: Quotas | None, after: Quotas, by: str) -> None:
-    """Record other quotas that are in force."""
-    audit.tell("quota", path, by, quota_changes(before, after))
+    """Record other quotas that are in force; nothing where the file has other lines, and the same quotas."""
+    for line in quota_changes(before, after):
+        audit.tell("quota", path, by, line)

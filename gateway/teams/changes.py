@@ -1,13 +1,15 @@
-"""The differences of two quota files, in one line for the audit. Pure."""
+"""The differences of two quota files, in lines for the audit. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
 from types import MappingProxyType
 
+from .budgets import Budget, Budgets
 from .values import Quotas, Team
 
-# More would hide what matters, and each is a line of the audit.
+# A line of the audit is no longer, but for a single change that is.
 _MOST_CHARACTERS = 2000
 _UNTOLD = ("name", "line")  # a line moves when others do
 _NAMES = MappingProxyType(
@@ -25,17 +27,49 @@ _NAMES = MappingProxyType(
 )
 
 
-def quota_changes(before: Quotas | None, after: Quotas) -> str:
-    """Return the teams that came, went or changed, with the keys of each; empty where none did."""
+def quota_changes(before: Quotas | None, after: Quotas) -> list[str]:
+    """Return the teams and budgets that came, went or changed, with the keys of each, in lines; none where none did."""
     old = Quotas() if before is None else before
     told = _differences("", old, after, ("teams", "budgets"))
-    told += ["budgets changed"] if old.budgets != after.budgets else []
+    told += _budget_changes(old.budgets, after.budgets)
     told += [f"team {name} removed" for name in old.teams if name not in after.teams]
     for name, team in after.teams.items():
         known = old.teams.get(name)
         told += [f"team {name} added"] if known is None else _differences(f"team {name}: ", known, team, _UNTOLD)
-    text = "; ".join(told)
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
+    # A user of several groups counts in the first team of one of them.
+    stayed, stays = [name for name in old.teams if name in after.teams], [n for n in after.teams if n in old.teams]
+    told += [f"order of the teams {', '.join(stayed)} → {', '.join(stays)}"] if stayed != stays else []
+    return _lines(told)
+
+
+def _lines(told: Iterable[str]) -> list[str]:
+    lines: list[str] = []
+    for one in told:
+        if lines and len(lines[-1]) + len(one) + 2 <= _MOST_CHARACTERS:
+            lines[-1] += f"; {one}"
+        else:
+            lines.append(one)
+    return lines
+
+
+def _budget_changes(old: Budgets, new: Budgets) -> list[str]:
+    pairs = (("user", old.users, new.users), ("team", old.teams, new.teams))
+    return [
+        f"budget of {kind} {name} {_budget(before.get(name))} → {_budget(after.get(name))}"
+        for kind, before, after in pairs
+        for name in {**before, **after}
+        if before.get(name) != after.get(name)
+    ]
+
+
+def _budget(budget: Budget | None) -> str:
+    """Return a budget's values with the keys of the file."""
+    if budget is None:
+        return "none"
+    return (
+        f"gpuHours {budget.gpu_hours:.15g}, period {budget.period}, atLimit {budget.at_limit}, "
+        f"warnAt {budget.warn_at:.15g}"
+    )
 
 
 def _differences(prefix: str, old: Quotas | Team, new: Quotas | Team, untold: tuple[str, ...]) -> list[str]:

@@ -60,6 +60,8 @@ class QuotaFile:
         self._mark: _Mark = None
         # The mark of the last look.
         self._seen: _Mark = None
+        # The quotas of the last run, where they were others.
+        self._of_last_run: Quotas | None = None
         self._listeners: list[Callable[[], None]] = []
         self._observers: list[QuotaObserver] = []
         self._watch = Recurring("quota-file", self.look, _LOOK_SECONDS, clock, log)
@@ -69,8 +71,13 @@ class QuotaFile:
         self._listeners.append(listener)
 
     def observe(self, observer: QuotaObserver) -> None:
-        """Call *observer* with the quotas before and after each change in force, and the user who asked for it."""
+        """Call *observer* with the quotas before and after each change in force, and the user who asked for it.
+
+        It hears at once of a change that was made while no gateway ran.
+        """
         self._observers.append(observer)
+        if self._of_last_run is not None and self.quotas is not None:
+            observer(self._of_last_run, self.quotas, "")
 
     def open(self) -> None:
         """Read the file at the gateway's start.
@@ -79,14 +86,16 @@ class QuotaFile:
         """
         if self.path is None:
             return
+        kept = self._read_kept()
         try:
-            self.reload()
+            found = self.reload()
         except QuotaFileError:
-            kept = self._read_kept()
             if kept is None:
                 raise
             self.quotas = kept
             self._log.warning("quota_file=%s in_force=last_good", self.path)
+        else:
+            self._of_last_run = kept if kept != found else None
 
     def start(self) -> None:
         if self.path is not None:

@@ -31,7 +31,8 @@ teams:
 
 def test_each_team_and_key_that_changed_is_named() -> None:
     before, after = read_quotas(BEFORE, "old.yaml"), read_quotas(AFTER, "new.yaml")
-    assert quota_changes(before, after).split("; ") == [
+    (line,) = quota_changes(before, after)
+    assert line.split("; ") == [
         "queue.order fifo → drf",
         "team b removed",
         "team c added",
@@ -40,8 +41,38 @@ def test_each_team_and_key_that_changed_is_named() -> None:
         "team a: borrowingLimit all 2 → none",
         "team a: mayBeEnded never → low",
     ]
-    assert quota_changes(before, read_quotas(f"\n\n{BEFORE}", "moved.yaml")) == "", "lines are no change"
-    assert quota_changes(None, before) == "team a added; team b added"
+    assert quota_changes(before, read_quotas(f"\n\n{BEFORE}", "moved.yaml")) == [], "lines are no change"
+    assert quota_changes(None, before) == ["team a added; team b added"]
+
+
+def test_a_changed_budget_has_its_values_before_and_after() -> None:
+    text = BEFORE + "budgets:\n  users: {'*': {gpuHours: 10}}\n  teams: {a: {gpuHours: 5}}\n"
+    before = read_quotas(text, "old.yaml")
+    after = read_quotas(
+        text.replace("gpuHours: 10", "gpuHours: 1000, atLimit: refuse").replace("teams: {a: {gpuHours: 5}}", ""),
+        "new.yaml",
+    )
+    assert quota_changes(before, after) == [
+        "budget of user * gpuHours 10, period month, atLimit warn, warnAt 0.8"
+        " → gpuHours 1000, period month, atLimit refuse, warnAt 0.8; "
+        "budget of team a gpuHours 5, period month, atLimit warn, warnAt 0.8 → none"
+    ]
+
+
+def test_another_order_of_the_teams_is_a_change() -> None:
+    teams = ["  a: {groups: [g]}", "  b: {groups: [h]}", "  c: {groups: [i]}"]
+    before = read_quotas("\n".join(["teams:", *teams]), "old.yaml")
+    after = read_quotas("\n".join(["teams:", teams[2], *teams[:2]]), "new.yaml")
+    assert quota_changes(before, after) == ["order of the teams a, b, c → c, a, b"]
+    assert quota_changes(before, read_quotas("\n".join(["teams:", *teams[1:]]), "fewer.yaml")) == ["team a removed"]
+
+
+def test_a_change_of_many_teams_is_told_whole_in_several_lines() -> None:
+    text = "\n".join(["teams:", *(f"  t{number}: {{users: [u{number}], nominalQuota: 1}}" for number in range(120))])
+    lines = quota_changes(read_quotas(text, "old.yaml"), read_quotas(text.replace("Quota: 1", "Quota: 2"), "new.yaml"))
+    assert "; ".join(lines).split("; ") == [f"team t{number}: nominalQuota all 1 → all 2" for number in range(120)]
+    assert len(lines) > 1
+    assert all(len(line) <= 2000 for line in lines)
 
 
 def test_a_change_is_audited_with_the_user_who_had_the_file_read(tmp_path: Path) -> None:
@@ -54,6 +85,8 @@ def test_a_change_is_audited_with_the_user_who_had_the_file_read(tmp_path: Path)
         await file.reload_soon("ada")
         path.write_text(BEFORE.replace("nominalQuota: 1}", "nominalQuota: 3}"))
         await file.reload_soon("ada")
+        path.write_text(f"# a comment\n{BEFORE}")
+        file.reload()
         path.write_text(BEFORE)
         file.reload()
 
@@ -63,3 +96,19 @@ def test_a_change_is_audited_with_the_user_who_had_the_file_read(tmp_path: Path)
         ("quota", str(path), "ada", "team b: nominalQuota all 1 → all 3"),
         ("quota", str(path), None, "team b: nominalQuota all 3 → all 1"),
     ]
+
+
+def test_a_change_while_no_gateway_ran_is_audited_at_its_next_start(tmp_path: Path) -> None:
+    path = tmp_path / "aliquot.yaml"
+
+    def start(text: str) -> list[str]:
+        path.write_text(text)
+        audit = Audit(tmp_path, LOG)
+        open_quota_file(path, tmp_path, SystemClock(), LOG).observe(partial(tell_quotas, audit, str(path)))
+        return [json.loads(line)["detail"] for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+
+    assert start(BEFORE) == [], "no earlier quotas are known"
+    assert start(BEFORE) == []
+    want = ["team b: nominalQuota all 1 → all 3"]
+    assert start(BEFORE.replace("nominalQuota: 1}", "nominalQuota: 3}")) == want
+    assert start(BEFORE.replace("nominalQuota: 1}", "nominalQuota: 3}")) == want, "once"
