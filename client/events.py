@@ -23,6 +23,11 @@ _PATH = f"{PREFIX}/events"
 _ORIGIN = f"WEBSOCKET /{_PATH}"
 # RFC 6455: the server does not let this client in, now or later.
 _POLICY_VIOLATION = 1008
+_LEFT_THE_LIST = (
+    "While the connection was lost, the kernel left the server's list: it ended, or it is no longer shared with you."
+)
+# The longest wait that a server may ask for by Retry-After.
+_LONGEST_WAIT_SECONDS = 300.0
 
 
 class Stream(Protocol):
@@ -42,31 +47,53 @@ Open = Callable[[str], Awaitable[Stream | RawAnswer]]
 
 
 class KnownStates:
-    """The last state told of each kernel."""
+    """The last event of each kernel, told or made of a list."""
 
     def __init__(self, kernels: Iterable[Kernel]) -> None:
-        self._states = {kernel["id"]: kernel["state"] for kernel in kernels}
+        self._last = {kernel["id"]: event_of(kernel, None) for kernel in kernels}
 
     def is_news(self, event: KernelEvent) -> bool:
         """Take an event of the stream over; return False for a state that was told already."""
-        kernel_id, state = event["kernel_id"], event["state"]
-        was = self._states.get(kernel_id)
-        self._states[kernel_id] = state
-        return event["kind"] != "state" or was != state
+        was = self._state(event["kernel_id"])
+        self._last[event["kernel_id"]] = event
+        return event["kind"] != "state" or was != event["state"]
 
     def missed(self, kernels: Iterable[Kernel], is_ended_told: bool = False) -> list[KernelEvent]:
         """Take a list of all kernels over; return the changes of state that no event told.
 
-        A kernel that is new and has ended is told only with ``is_ended_told``.
+        A kernel that is new and has ended is told only with ``is_ended_told``. One that left the list is told as ended.
         """
-        before, self._states = self._states, {}
-        told = []
-        for kernel in kernels:
-            was = before.get(kernel["id"])
-            self._states[kernel["id"]] = kernel["state"]
-            if was != kernel["state"] and (was or is_ended_told or kernel["state"] != "ended"):
-                told.append(event_of(kernel, was))
-        return told
+        present = {kernel["id"]: event_of(kernel, self._state(kernel["id"])) for kernel in kernels}
+        changed = [
+            event
+            for event in present.values()
+            if event["was"] != event["state"] and (event["was"] or is_ended_told or event["state"] != "ended")
+        ]
+        gone = [last for name, last in self._last.items() if name not in present and last["state"] != "ended"]
+        self._last = present
+        return changed + [_end_of(last) for last in gone]
+
+    def _state(self, kernel_id: str) -> str | None:
+        last = self._last.get(kernel_id)
+        return None if last is None else last["state"]
+
+
+def _end_of(last: KernelEvent) -> KernelEvent:
+    """Return the event for a kernel that the server no longer lists. *last* is the last that told of it."""
+    return {
+        **last,
+        "kind": "state",
+        "state": "ended",
+        "was": last["state"],
+        "reason": _LEFT_THE_LIST,
+        "used_bytes": 0,
+        "over_limit_bytes": 0,
+        "swapped_bytes": 0,
+        "paused": False,
+        "queued": None,
+        "resize": None,
+        "evicted": None,
+    }
 
 
 def event_of(kernel: Kernel, was: str | None) -> KernelEvent:
@@ -135,30 +162,39 @@ async def follow(
 
 
 class Losses:
-    """The waits between attempts to open the stream, bounded by the caller's patience."""
+    """The waits between attempts to open the stream, bounded by the caller's patience.
+
+    The patience counts the time since the stream was last open, and not the waits alone: attempts take time, too.
+    """
 
     def __init__(self, exchange: Exchange, patience_seconds: float | None) -> None:
         self._exchange = exchange
         self._patience_seconds = patience_seconds
         self._count = 0
-        self._waited_seconds = 0.0
+        self._open_at = exchange.now()
 
     def forget_waits(self) -> None:
-        """Note that the stream is open again. A server that closes it at once is asked ever less often."""
-        self._waited_seconds = 0.0
+        """Note that the stream is open. A server that closes it at once is asked ever less often."""
+        self._open_at = self._exchange.now()
 
     def forget_all(self) -> None:
         """Note that the stream told something."""
         self._count = 0
 
     async def wait(self, error: NoAnswerError | RefusedError | None) -> None:
-        """Wait before the next attempt. Raises *error* if that is longer than the caller waits."""
+        """Wait before the next attempt. Raises *error* if that is longer than the caller waits.
+
+        An error of None stands for a stream that was open until now. A server may ask for a longer wait than the one
+        that is due, and for none above `_LONGEST_WAIT_SECONDS`.
+        """
+        if error is None:
+            self.forget_waits()
         self._count += 1
         asked = error.retry_after_seconds if isinstance(error, RefusedError) else None
-        seconds = asked if asked is not None else self._exchange.retries.backoff(self._count, self._exchange.chance())
-        self._waited_seconds += seconds
-        is_over = self._patience_seconds is not None and self._waited_seconds > self._patience_seconds
-        if error is not None and is_over:
+        due = self._exchange.retries.backoff(self._count, self._exchange.chance())
+        seconds = max(due, min(asked or 0.0, _LONGEST_WAIT_SECONDS))
+        away = self._exchange.now() - self._open_at + seconds
+        if error is not None and self._patience_seconds is not None and away > self._patience_seconds:
             raise error
         await self._exchange.sleep(seconds)
 

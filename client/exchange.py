@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -64,12 +65,13 @@ class Call(Generic[_Answer]):
 
 @dataclass(frozen=True)
 class Exchange:
-    """Sends calls to one server. ``sleep`` and ``chance`` are passed in for tests."""
+    """Sends calls to one server. ``sleep``, ``chance`` and ``now`` are passed in for tests."""
 
     transport: Transport
     retries: Retries
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     chance: Callable[[], float] = random.random
+    now: Callable[[], float] = time.monotonic
 
     async def send(self, call: Call[_Answer]) -> _Answer:
         """Return the call's answer. Raises ClientError.

@@ -33,9 +33,12 @@ class ScriptedTransport:
 
 @dataclass
 class NotedSleep:
-    """A sleep that takes no time, and notes for how long it was asked."""
+    """A sleep that takes no time, and notes for how long it was asked; and the clock that it moves."""
 
     seconds: list[float] = field(default_factory=list)
+
+    def now(self) -> float:
+        return sum(self.seconds)
 
     async def __call__(self, seconds: float) -> None:
         self.seconds.append(seconds)

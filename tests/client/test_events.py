@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jupyter_aliquot.client import AnswerError, NoAnswerError, NotAllowedError, Retries
+from jupyter_aliquot.client import AnswerError, NoAnswerError, NotAllowedError, Retries, ServerError
 from jupyter_aliquot.client.events import event_of, follow
 from jupyter_aliquot.client.exchange import Exchange
 from jupyter_aliquot.client.transport import RawAnswer
@@ -50,15 +50,15 @@ def streams(*opened: Opened) -> Callable[[str], Awaitable[Any]]:
 
 
 def heard(
-    opened: tuple[Opened, ...], lists: tuple[RawAnswer, ...], patience_seconds: float = 5.0
+    opened: tuple[Opened, ...], lists: tuple[RawAnswer, ...], patience_seconds: float | None = 5.0
 ) -> tuple[list[tuple[str, str, str | None]], list[float]]:
     """Return the events until the server stays away, and the waits."""
     sleep = NotedSleep()
-    exchange = Exchange(ScriptedTransport.of(*lists), Retries(1, 1.0, 4.0), sleep, chance=lambda: 1.0)
+    exchange = Exchange(ScriptedTransport.of(*lists), Retries(1, 1.0, 4.0), sleep, lambda: 1.0, sleep.now)
 
     async def read() -> list[tuple[str, str, str | None]]:
         found = []
-        with contextlib.suppress(NoAnswerError):
+        with contextlib.suppress(NoAnswerError, ServerError):
             async for event in follow(exchange, streams(*opened, *[AWAY] * 9), patience_seconds):
                 found.append((event["kernel_id"], event["state"], event["was"]))
         return found
@@ -76,6 +76,13 @@ def test_what_changed_while_the_stream_was_lost_is_told_after_it() -> None:
         ("c", "queued", None),
         ("b", "ended", None),
     ]
+
+
+def test_a_kernel_that_left_the_list_while_the_stream_was_lost_is_told_as_ended_once() -> None:
+    opened = (ScriptedStream.of([told("b", "on_gpu")]), ScriptedStream.of([]), ScriptedStream.of([]))
+    lists = (kernels(a="on_gpu", c="ended"), kernels(), kernels())
+    events, _ = heard(opened, lists)
+    assert events == [("b", "on_gpu", None), ("a", "ended", "on_gpu"), ("b", "ended", "on_gpu")]
 
 
 def test_a_state_that_the_list_told_is_not_told_again_by_the_stream() -> None:
@@ -106,6 +113,67 @@ def test_present_states_come_first_where_they_are_wanted() -> None:
 def test_attempts_become_rarer_until_the_patience_is_over() -> None:
     _, waits = heard((), (), patience_seconds=8.0)
     assert waits == [1.0, 2.0, 4.0]
+
+
+PAST = "Sun, 29 Nov 2020 11:00:00 GMT"
+
+
+@pytest.mark.parametrize("asked", ["0", PAST], ids=["no seconds", "a date in the past"])
+def test_a_server_that_asks_for_no_wait_is_asked_ever_less_often_until_the_patience_is_over(asked: str) -> None:
+    _, waits = heard((api_error(503, retry_after=asked),) * 9, (), patience_seconds=8.0)
+    assert waits == [1.0, 2.0, 4.0]
+
+
+def test_a_wait_that_a_server_asks_for_is_kept_and_bounded() -> None:
+    opened = (api_error(503, retry_after="60"), api_error(503, retry_after="999999999"), ScriptedStream.of([], 1008))
+    sleep = NotedSleep()
+    exchange = Exchange(ScriptedTransport.of(kernels()), Retries(), sleep)
+
+    async def read() -> None:
+        async for _ in follow(exchange, streams(*opened), None):
+            pass
+
+    with pytest.raises(NotAllowedError):
+        asyncio.run(read())
+    assert sleep.seconds == [60.0, 300.0]
+
+
+def test_time_that_attempts_take_is_time_without_the_server() -> None:
+    sleep = NotedSleep()
+    exchange = Exchange(ScriptedTransport.of(), Retries(), sleep, lambda: 1.0, sleep.now)
+    attempts = 0
+
+    async def open_slowly(path: str) -> ScriptedStream | RawAnswer:
+        nonlocal attempts
+        attempts += 1
+        await sleep(30.0)
+        raise AWAY
+
+    with pytest.raises(NoAnswerError):
+        asyncio.run(follow(exchange, open_slowly, 60.0).__anext__())
+    assert attempts == 2
+
+
+def test_a_stream_that_was_quiet_for_long_leaves_the_whole_patience() -> None:
+    sleep = NotedSleep()
+    exchange = Exchange(ScriptedTransport.of(kernels()), Retries(), sleep, lambda: 1.0, sleep.now)
+    stream = ScriptedStream.of([])
+
+    async def open_once(path: str) -> Any:
+        if stream.is_closed:
+            raise AWAY
+        return stream
+
+    read_message = stream.read_message
+
+    async def read_late() -> str | None:
+        await sleep(9_000.0)
+        return await read_message()
+
+    stream.read_message = read_late  # type: ignore[method-assign]  # the time passes while the stream is open
+    with pytest.raises(NoAnswerError):
+        asyncio.run(follow(exchange, open_once, 8.0).__anext__())
+    assert sleep.seconds == [9_000.0, 0.5, 1.0, 2.0, 4.0]
 
 
 def test_a_server_that_closes_each_stream_at_once_is_asked_ever_less_often() -> None:
