@@ -36,8 +36,9 @@ class Server:
         """Check the address and the token. Raises ClientError."""
         if not _is_address(self.url):
             raise ClientError(
-                f"Requested the server {self.url!r}, but an address has the form http://HOST:PORT/BASE/ or "
-                "https://…, without a query and without a password. Pass what a browser opens, up to the base URL"
+                f"Requested the server {_without_secrets(self.url)!r}, but an address has the form "
+                "http://HOST:PORT/BASE/ or https://…, without a query and without a password. Pass what a "
+                "browser opens, up to the base URL"
             )
         if not (self.token.isascii() and self.token.isprintable()) or " " in self.token:
             raise ClientError(
@@ -77,11 +78,12 @@ def find_server(environ: Mapping[str, str]) -> Server:
     """Return the server that Jupyter's variables name, as `aliquot status` chooses it.
 
     On a Hub the user's own server comes first: it knows its notebooks' names, and forwards to the
-    gateway. Raises ClientError where no variable names one.
+    gateway. An own address without a host, as of a server that listens at all of its addresses, gives
+    way to the gateway's. Raises ClientError where no variable names a server.
     """
     gateway, is_of_hub = environ.get("JUPYTER_GATEWAY_URL", ""), bool(environ.get("JUPYTERHUB_USER"))
     own, own_token = environ.get("JUPYTERHUB_SERVICE_URL", ""), environ.get("JUPYTERHUB_API_TOKEN", "")
-    if is_of_hub and own and own_token:
+    if is_of_hub and own and own_token and (_is_address(own) or not gateway):
         return Server(own, own_token)
     if gateway:
         return Server(
@@ -105,3 +107,14 @@ def _is_address(url: str) -> bool:
         return False
     is_plain = url.isprintable() and " " not in url and not parts.query and not parts.fragment
     return is_plain and parts.scheme in _WEBSOCKET_SCHEMES and bool(parts.hostname) and parts.username is None
+
+
+def _without_secrets(url: str) -> str:
+    """Return what an error may repeat of an address: its scheme, host and path."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "…"
+    # An "@" may follow a password, also in a path that was meant as a host.
+    is_plain = parts.scheme in _WEBSOCKET_SCHEMES and bool(parts.hostname) and "@" not in parts.path
+    return f"{parts.scheme}://{parts.hostname}{parts.path}" if is_plain else "…"

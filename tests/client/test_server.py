@@ -35,6 +35,24 @@ def test_other_addresses_are_refused_before_a_token_is_sent(url: str) -> None:
         Server(url, "t")
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://h:8888/base/?token=SECRET", "http://h:8888/base/#SECRET", "http://ada:SECRET@h/base/"),
+        *("http://ada:SECRET@", "http:/ada:SECRET@h/", "ada:SECRET@h", "http://ada:a/SECRET@h/", "http://[SECRET"),
+    ],
+)
+def test_the_refusal_of_an_address_repeats_no_secret(url: str) -> None:
+    with pytest.raises(ClientError) as caught:
+        Server(url)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_the_refusal_of_an_address_repeats_its_scheme_host_and_path() -> None:
+    with pytest.raises(ClientError, match=r"'http://gpu\.example\.org/base/'"):
+        Server("http://gpu.example.org:8888/base/?token=t")
+
+
 @pytest.mark.parametrize("token", ["a b", "a\nb", "a\r\nX-Header: y", "é"])
 def test_a_token_that_no_header_carries_is_refused_and_not_repeated(token: str) -> None:
     with pytest.raises(ClientError) as caught:
@@ -60,6 +78,13 @@ def test_the_users_own_server_comes_before_the_gateway() -> None:
     assert find_server(GATEWAY | {"JUPYTERHUB_USER": "ada"}) == Server(GATEWAY["JUPYTER_GATEWAY_URL"], "t")
     with pytest.raises(ClientError, match="Set JUPYTER_GATEWAY_URL"):
         find_server({})
+
+
+def test_an_own_address_without_a_host_gives_way_to_the_gateway() -> None:
+    everywhere = OWN | {"JUPYTERHUB_SERVICE_URL": "http://:8888/user/ada/"}
+    assert find_server(everywhere | GATEWAY) == Server(GATEWAY["JUPYTER_GATEWAY_URL"], "t")
+    with pytest.raises(ClientError, match="http://HOST:PORT"):
+        find_server(everywhere)
 
 
 def test_each_status_has_an_error_of_the_tree() -> None:
