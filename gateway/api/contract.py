@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from pathlib import Path
 from typing import Any
@@ -48,4 +49,5 @@ class ContractHandler(AliquotHandler):
     @authenticated
     @authorized
     async def get(self) -> None:
-        self.answer_text(contract_text())
+        # The first reading of the files takes most of a second.
+        self.answer_text(await asyncio.to_thread(contract_text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from jsonschema import Draft202012Validator, FormatChecker
 from prometheus_client.parser import text_string_to_metric_families
 from traitlets.config import Config
 
+from jupyter_aliquot.gateway.api import contract
 from jupyter_aliquot.gateway.api.routes import HANDLERS
 from jupyter_aliquot.gateway.base.http_errors import HTTP_STATUS
 
@@ -271,3 +273,17 @@ def test_every_status_of_our_errors_is_one_that_clients_know() -> None:
 def test_the_page_on_rest_names_every_path() -> None:
     page = (ROOT / "docs" / "reference" / "rest-api.md").read_text()
     assert [path for path, method in OPERATIONS if f"`{method.upper()} {path}`" not in page] == []
+
+
+async def test_the_contract_is_read_off_the_event_loop(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    readers = []
+
+    def read() -> str:
+        readers.append(threading.get_ident())
+        return '{"openapi": "3.1.0"}'
+
+    monkeypatch.setattr(contract, "contract_text", read)
+    answer = await ask("alice", "GET", "aliquot/api/v1/openapi.json")
+    assert (answer.status, answer.json) == (200, {"openapi": "3.1.0"})
+    assert len(readers) == 1
+    assert threading.get_ident() not in readers
