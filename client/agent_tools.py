@@ -16,20 +16,21 @@ from .errors import ClientError
 from .operations import UNCHANGED, Priority
 
 _MOST_SIZES = 64  # of one question about sizes
+_SIZE_MARK = ".gpu-"
 
 
 @dataclass(frozen=True)
 class KernelLine:
-    """One kernel. Memory is in bytes."""
+    """One kernel. Memory is in bytes; null is what is not known yet."""
 
     kernel_id: str
     notebook: str
     kernelspec: str
-    gpus: float
-    priority: str
+    gpus: float | None
+    priority: str | None
     state: str
-    memory_limit_bytes: int
-    used_bytes: int
+    memory_limit_bytes: int | None
+    used_bytes: int | None
     is_mine: bool
     reason: str | None
     queue_position: int | None
@@ -75,7 +76,10 @@ class SizeOffer:
 
 @dataclass(frozen=True)
 class WaitEstimate:
-    """A queued kernel's place, reason and expected start; the start is null where it is not known."""
+    """The place, reason and expected start of a kernel that waits, or of its change of size.
+
+    The start is null where it is not known.
+    """
 
     state: str
     queue_position: int | None
@@ -120,7 +124,7 @@ class AgentTools:
         return [_offer(one) for one in await self._client.dry_runs(list(names)[:_MOST_SIZES])]
 
     async def gpu_wait_estimate(self, kernel_id: str | None = None, size: str | None = None) -> WaitEstimate:
-        """Say how long a queued kernel waits, or what a new request for a size would get.
+        """Say how long a queued kernel or a change of size waits, or what a new request for a size would get.
 
         Args:
             kernel_id: A kernel of the status. Name this or a size.
@@ -130,8 +134,9 @@ class AgentTools:
             raise ClientError("Requested a wait of both or neither. Pass kernel_id or size")
         if kernel_id is not None:
             kernel = await self._client.kernel(kernel_id)
-            place = kernel["queue_position"], kernel["queue_length"]
-            return WaitEstimate(kernel["state"], *place, kernel["reason"], kernel["expected_start"])
+            line, resize = _line(kernel), kernel["resize"]
+            length = kernel["queue_length"] if resize is None else resize["queue_length"]
+            return WaitEstimate(line.state, line.queue_position, length, line.reason, line.expected_start)
         [outcome] = await self._client.dry_runs([str(size)])
         return WaitEstimate(outcome["outcome"], outcome["position"], None, outcome["message"], None)
 
@@ -146,6 +151,7 @@ class AgentTools:
             memory: The new memory limit, such as ``8GiB``; left out, it stays.
             priority: ``normal`` or ``low``; left out, it stays.
         """
+        await self._require_own(kernel_id)
         limit = UNCHANGED if memory is None else memory
         return _line(await self._client.resize_kernel(kernel_id, gpus, limit, priority))
 
@@ -156,8 +162,17 @@ class AgentTools:
             kernelspec: A kernelspec's name, a dot and a size: ``python3.gpu-0.25``.
             path: The notebook or folder that it is for.
         """
+        if _SIZE_MARK not in kernelspec.lower():
+            raise ClientError(
+                f"Requested the kernelspec {kernelspec!r}, which names no size. Append a dot and a size of gpu_sizes, "
+                "as in python3.gpu-0.25"
+            )
         started = await self._client.start_kernel(kernelspec, path)
-        return _line(await self._client.kernel(started["id"]))
+        try:
+            return _line(await self._client.kernel(started["id"]))
+        except ClientError as error:
+            # The kernel is there: without its id, the agent would start another one.
+            return _unread(started["id"], kernelspec, path, error)
 
     async def gpu_end_kernel(self, kernel_id: str) -> str:
         """End a kernel of the user, or withdraw it from the queue. Its variables are lost.
@@ -165,8 +180,18 @@ class AgentTools:
         Args:
             kernel_id: A kernel of the status.
         """
+        await self._require_own(kernel_id)
         await self._client.end_kernel(kernel_id)
         return f"Kernel {kernel_id} was ended."
+
+    async def _require_own(self, kernel_id: str) -> None:
+        """Raise ClientError for a kernel of another user, which an administrator's token may change."""
+        kernel = await self._client.kernel(kernel_id)
+        if kernel["access"] != "own":
+            raise ClientError(
+                f"Requested a change of kernel {kernel_id}, which is {kernel['owner']}'s. These tools change kernels "
+                "of their own user alone. Pass a kernel of gpu_status with is_mine"
+            )
 
 
 def _line(kernel: Kernel) -> KernelLine:
@@ -184,6 +209,24 @@ def _line(kernel: Kernel) -> KernelLine:
         reason=kernel["reason"] if resize is None else f"A change of size waits: {resize['reason']}",
         queue_position=kernel["queue_position"] if resize is None else resize["position"],
         expected_start=kernel["expected_start"] if resize is None else resize["expected_start"],
+    )
+
+
+def _unread(kernel_id: str, kernelspec: str, path: str, error: ClientError) -> KernelLine:
+    """Return the line of a kernel that was started, and whose report could not be read."""
+    return KernelLine(
+        kernel_id=kernel_id,
+        notebook=path,
+        kernelspec=kernelspec,
+        gpus=None,
+        priority=None,
+        state="unknown",
+        memory_limit_bytes=None,
+        used_bytes=None,
+        is_mine=True,
+        reason=f"The kernel was started, but its state could not be read: {error}",
+        queue_position=None,
+        expected_start=None,
     )
 
 
