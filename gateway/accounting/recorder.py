@@ -24,7 +24,7 @@ from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 from jupyter_aliquot.provisioner.errors import StateError
 from jupyter_aliquot.provisioner.resources import Request
 
-from .book import Book, BookSettings
+from .book import Book, BookSettings, Spending
 from .budgets import BudgetCheck, BudgetUse
 from .counters import usage_counters
 from .looks import Look, Teams, parts_of, waiting_of
@@ -145,7 +145,10 @@ class UsageAccounting:
         quotas = self._sources.quotas()
         if self._book is None or self.settings is None or quotas is None or not quotas.budgets.periods:
             return None
-        return BudgetCheck(quotas, self._book.spending, self.settings.calendar, self.settings.policy)
+        spending = self._book.spending
+        # Before the first look nothing is known of this period.
+        spending = spending if spending.day else Spending(self.today)
+        return BudgetCheck(quotas, spending, self.settings.calendar, self.settings.policy)
 
     def _taken(self, future: asyncio.Future[None]) -> None:
         self._waiting -= 1

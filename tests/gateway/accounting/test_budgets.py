@@ -13,12 +13,16 @@ from jupyter_aliquot.gateway.accounting.budgets import BudgetCheck
 from jupyter_aliquot.gateway.accounting.days import Calendar, find_zone
 from jupyter_aliquot.gateway.accounting.looks import Place
 from jupyter_aliquot.gateway.accounting.policy import ChargePolicy
+from jupyter_aliquot.gateway.accounting.recorder import AccountingSources, UsageAccounting
+from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gateway.base.clock import SystemClock
+from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 from jupyter_aliquot.gateway.teams.budgets import Budget
 from jupyter_aliquot.gateway.teams.reading import QuotaFileError, read_quotas
 from jupyter_aliquot.provisioner.errors import LimitError
 from jupyter_aliquot.provisioner.resources import GpuShare, Request, WorkloadClass
 
-from .life import ALICE, HOUR, Life, part, settings
+from .life import ALICE, HOUR, LOG, NOON, Life, part, settings
 
 FILE = """\
 teams:
@@ -46,6 +50,20 @@ def check(spent: dict[tuple[str, str], float], policy: ChargePolicy | None = Non
     return BudgetCheck(quotas, spending, calendar, policy or ChargePolicy())
 
 
+class Noon(SystemClock):
+    """A clock that stands at NOON."""
+
+    def wall(self) -> float:
+        return NOON / 1000
+
+
+def accounting() -> UsageAccounting:
+    """Return an accounting with the budgets of FILE that has looked at nothing yet."""
+    quotas = read_quotas(FILE, "a file")
+    sources = AccountingSources(admission=lambda: AdmissionSnapshot("ok", "", ()), quotas=lambda: quotas, boot="boot 1")
+    return UsageAccounting(settings(None), sources, Noon(), LOG)
+
+
 def states(budgets: BudgetCheck, user: str) -> dict[str, str]:
     return {use.name: use.state for use in budgets.uses(user, ())}
 
@@ -67,6 +85,15 @@ def test_a_request_beyond_a_budget_that_refuses_is_told_which_and_until_when() -
         "2026-12-01T00:00:00Z. Wait until then, or ask an administrator for more"
     )
     budgets.check("bob", (), QUARTER)
+
+
+def test_budgets_are_told_before_the_first_look() -> None:
+    budgets = accounting().budgets_of(User("alice", "user"))
+    assert [(one["name"], one["used_gpu_hours"], one["renews_at"]) for one in budgets] == [
+        ("alice", 0.0, "2026-12-01T00:00:00Z"),
+        ("vision", 0.0, "2026-12-01T00:00:00Z"),
+        ("research", 0.0, "2027-01-01T00:00:00Z"),
+    ]
 
 
 def test_a_budget_that_warns_refuses_nothing_and_has_a_message() -> None:
