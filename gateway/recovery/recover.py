@@ -117,6 +117,7 @@ class Recovery:
     async def _take_over(self, kernel: ManagedKernel, decision: Decision, saved: SavedKernel) -> None:
         kernel_id, processes = decision.kernel_id, decision.found
         if decision.action is RecoveryAction.REQUEUE:
+            self._admission.expect(kernel_id)
             self._manager.begin(kernel_id, kernel, first=self._finder.clear(kernel_id, processes))
             self._log.info("kernel=%s queued_again owner=%s", kernel_id, saved.owner)
             return

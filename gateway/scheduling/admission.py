@@ -29,9 +29,8 @@ from .ledger import Holding, KernelRef, Ledger, LedgerSnapshot
 from .lending.evicting import Evictor
 from .lending.tenure import resumed
 from .planner import Admit, Pending, plan, queue_order
-from .queue import QueueEntry, RequestQueue, Waiting
+from .queue import QueueEntry, RequestQueue, Waiting, growth_of, return_of
 from .releases import Releases
-from .resize import held_of
 from .snapshot import AdmissionSettings, AdmissionSnapshot, Agent
 from .wait_reason import agent_refused, agent_unavailable, not_planned
 
@@ -58,6 +57,8 @@ class Admission:
         self._queue = RequestQueue()
         # Ended grants of which the agent does not know yet.
         self._releases = Releases(agent, self._log)
+        # Kernels that waited in an earlier gateway's queue, and whose requests are to come again.
+        self._expected: set[str] = set()
         self._began = clock.wall()
         self._seen_connections = 0
         self._work = asyncio.Event()
@@ -126,6 +127,14 @@ class Admission:
         self._ledger.commit(granted=[resumed(holding, tenure, offset)])
         self._work.set()
 
+    def expect(self, kernel_id: str) -> None:
+        """Count a kernel as waiting until its request comes, or its start is given up.
+
+        Called by recovery, whose kernels submit their requests only when the first cycles are over. Meanwhile
+        kernels that started ahead of this one keep the condition on which they did.
+        """
+        self._expected.add(kernel_id)
+
     def adopt_ending(self, holding: Holding) -> None:
         """Count the grant of a kernel that an earlier gateway released, while a process of it keeps memory."""
         self._ledger.commit(granted=[holding])
@@ -174,23 +183,28 @@ class Admission:
             raise WithdrawnError("Requested a grant, but the gateway is stopping. Try again when it has started")
         if kernel_id in self._queue or self._holds(kernel_id):
             raise GrantError(f"Kernel {kernel_id} waits for a GPU or holds one already. Use another kernel id.")
+        self._expected.discard(kernel_id)
         try:
             self.check(requester, request, waits_since=waits_since)
         except AliquotError:
             self._queue.outcomes["refused"] += 1
             raise
         future: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
-        now, shown = self._clock.now(), self._clock.wall()
-        shown_since = shown if waits_since is None else min(waits_since, shown)
+        since, shown_since = self._since(waits_since)
         patience = [w for w in (wait_seconds, self._settings.queue_timeout_seconds) if w is not None]
-        deadline = now + min(patience) if patience else None
-        since = now - (shown - shown_since)
+        deadline = self._clock.now() + min(patience) if patience else None
         owner, teams = requester.owner, requester.teams
         pending = Pending(kernel_id, owner, request, since, deadline, None, teams, requester.replaces)
         self._queue.add(Waiting(requester, pending, shown_since, future, not_planned(request), on_room_reserved))
         future.add_done_callback(lambda done: self._requester_left(kernel_id, done))
         self._work.set()
         return future
+
+    def _since(self, waits_since: float | None) -> tuple[float, float]:
+        """Return since when a request waits, by admission's clock and in seconds since the epoch."""
+        shown = self._clock.wall()
+        shown_since = shown if waits_since is None else min(waits_since, shown)
+        return self._clock.now() - (shown - shown_since), shown_since
 
     def withdraw(self, kernel_id: str, reason: str = "its requester gave it up") -> bool:
         """Take a request out of the queue, and return whether it was there.
@@ -206,6 +220,7 @@ class Admission:
         Idempotent. Afterwards the ledger holds nothing for the kernel.
         """
         self.withdraw(kernel_id)
+        self._expected.discard(kernel_id)
         if kernel_id not in self._ledger.snapshot().holdings:
             return
         done = self._releases.ask(kernel_id)
@@ -235,19 +250,12 @@ class Admission:
         self._withdraw_growth(kernel_id, "another size was asked for")
         if request == holding.grant.request and self._agent.unavailable_since is not None:
             return holding.grant  # for another request the agent is asked: another gateway may have changed it
-        future: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(lambda done: done.exception() if not done.cancelled() else None)
-        shown = self._clock.wall()
-        shown_since = shown if waits_since is None else min(waits_since, shown)
-        since = self._clock.now() - (shown - shown_since)
-        held, teams = held_of(holding.grant), holding.requester.teams
-        pending = Pending(kernel_id, holding.grant.owner, request, since, held=held, teams=teams)
-        waiting = Waiting(holding.requester, pending, shown_since, future, not_planned(request))
+        waiting = growth_of(holding, request, *self._since(waits_since))
         self._queue.add(waiting)
         self._work.set()
         await waiting.until_looked_at()
-        entry = None if future.done() else self.waiting(kernel_id, grows=True)
-        return await future if entry is None else entry
+        entry = None if waiting.future.done() else self.waiting(kernel_id, grows=True)
+        return await waiting.future if entry is None else entry
 
     async def withdraw_resize(self, kernel_id: str, reason: str = "its requester gave it up") -> bool:
         """Give up a change of size that waits, and return whether one did.
@@ -403,9 +411,9 @@ class Admission:
         finally:
             # Those who released ask anew only when it is known whether the kernel keeps memory.
             _resolve(told)
-        await self.evictor.review({waiting.requester.kernel_id for waiting in self._queue})
+        self._queue_returns(self._ledger.snapshot())
+        await self.evictor.review(self._expected.union(one.requester.kernel_id for one in self._queue))
         snapshot = self._ledger.snapshot()
-        self._queue_returns(snapshot)
         # 4. Heads of the queue, in order of arrival, without kernels whose last grant is not
         # released yet.
         heads = {w.requester.kernel_id: w for w in self._queue if w.requester.kernel_id not in self._releases}
@@ -435,12 +443,7 @@ class Admission:
             if not holding.is_evicted or kernel_id in self._releases or (waiting_now and waiting_now.is_return):
                 continue
             self.withdraw(kernel_id, "the kernel was evicted")
-            future: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
-            future.add_done_callback(lambda done: done.exception() if not done.cancelled() else None)
-            grant, since = holding.grant, self._clock.now() - (self._clock.wall() - holding.since)
-            teams, back = holding.requester.teams, held_of(grant)
-            pending = Pending(kernel_id, grant.owner, grant.request, since, teams=teams, returns_to=back)
-            self._queue.add(Waiting(holding.requester, pending, holding.since, future, not_planned(grant.request)))
+            self._queue.add(return_of(holding, *self._since(holding.since)))
 
     def _rank(self) -> None:
         self._queue.rank(queue_order(self._ledger.snapshot(), self._queue.pending()))

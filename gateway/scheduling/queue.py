@@ -16,9 +16,10 @@ from jupyter_aliquot.gpu_hook.waiting import until_first
 from jupyter_aliquot.provisioner.errors import AliquotError, WithdrawnError
 from jupyter_aliquot.provisioner.resources import Grant, Request
 
-from .ledger import KernelRef
+from .ledger import Holding, KernelRef
 from .planner import Pending
-from .wait_reason import WaitReason
+from .resize import held_of
+from .wait_reason import WaitReason, not_planned
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,27 @@ class Waiting:
     async def until_looked_at(self) -> None:
         """Wait until a cycle has planned it, or it has its grant or its error."""
         await until_first(self.looked_at.wait(), asyncio.wait({self.future}))
+
+
+def growth_of(holding: Holding, request: Request, since: float, shown_since: float) -> Waiting:
+    """Return the request of a running kernel for another size."""
+    held, teams = held_of(holding.grant), holding.requester.teams
+    pending = Pending(holding.grant.kernel_id, holding.grant.owner, request, since, held=held, teams=teams)
+    return Waiting(holding.requester, pending, shown_since, _unheard(), not_planned(request))
+
+
+def return_of(holding: Holding, since: float, shown_since: float) -> Waiting:
+    """Return the request of an evicted kernel for its devices, at the place of its first request."""
+    grant, teams = holding.grant, holding.requester.teams
+    pending = Pending(grant.kernel_id, grant.owner, grant.request, since, teams=teams, returns_to=held_of(grant))
+    return Waiting(holding.requester, pending, shown_since, _unheard(), not_planned(grant.request))
+
+
+def _unheard() -> asyncio.Future[Grant]:
+    """Return a future whose error asyncio does not report where no caller waits for it."""
+    future: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
+    future.add_done_callback(lambda done: done.exception() if not done.cancelled() else None)
+    return future
 
 
 class RequestQueue:

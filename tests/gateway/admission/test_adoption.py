@@ -11,6 +11,7 @@ import pytest
 
 from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
 from jupyter_aliquot.gateway.scheduling.ledger import Holding, KernelRef
+from jupyter_aliquot.gateway.scheduling.lending.tenure import Tenure, tenure_of
 from jupyter_aliquot.provisioner.errors import QueueTimeoutError
 from jupyter_aliquot.provisioner.resources import GpuShare, Request
 
@@ -139,3 +140,67 @@ def test_a_queue_that_is_left_is_neither_withdrawn_nor_granted(play: Any, desk: 
         assert set(agent.held) == {"a"}
 
     play(scene)
+
+
+async def backfilled(desk: Any, clock: Any, agent: Any) -> tuple[list[Holding], dict[str, Tenure]]:
+    """Return the grants of an earlier gateway, in which *small* passed *large*, and what it kept of them."""
+    async with desk.admission(agent, clock) as earlier:
+        await earlier.submit(requester("first"), Request(GpuShare(100)))
+        earlier.submit(requester("large"), Request(GpuShare(200)))
+        await clock.advance(1)
+        await earlier.submit(requester("small"), half())
+        kept = list(earlier.snapshot().holdings)
+        await earlier.stop(leaves_kernels=True)
+    return kept, {one.grant.kernel_id: tenure_of(one, clock.wall() - clock.now()) for one in kept}
+
+
+@pytest.mark.parametrize("comes_again", [True, False])
+def test_a_kernel_that_passed_another_still_leaves_for_it_after_a_restart(desk: Any, *, comes_again: bool) -> None:
+    async def act() -> None:
+        clock = desk.clock()
+        agent = desk.agent(clock, 2)
+        agent.evicted = set()
+        kept, tenures = await backfilled(desk, clock, agent)
+        assert tenures["small"].passed == ("large",)
+        again = Admission(agent, clock, AdmissionSettings(tenure_of=tenures.get))
+        for one in kept:
+            again.adopt(Holding(one.grant, one.requester, one.since))
+        again.expect("large")
+        await again.start()
+        await desk.settle()
+        # Recovery queues it again, or gives it up, when the first cycles are over.
+        if comes_again:
+            again.submit(requester("large"), Request(GpuShare(200)), waits_since=1e9)
+        else:
+            await again.release("large")
+        await again.release("first")
+        await desk.settle()
+        await clock.advance(10)
+        assert agent.evicted == ({"small"} if comes_again else set())
+        assert comes_again == ("large" in holdings(again))
+        # Once no request waits that it passed, it is a kernel as others are.
+        assert not again.snapshot().ledger.holdings["small"].is_backfilled
+        await again.stop()
+
+    asyncio.run(act())
+
+
+def test_a_kernel_that_passed_an_evicted_one_still_leaves_for_it_after_a_restart(desk: Any) -> None:
+    async def act() -> None:
+        clock = desk.clock()
+        agent = desk.agent(clock)
+        agent.evicted = set()
+        old = [await agent.reserve(requester("evicted"), Request(GpuShare(100)), {"GPU-0": 100})]
+        agent.evicted.add("evicted")
+        old.append(await agent.reserve(requester("small"), half(), {"GPU-0": 50}))
+        now = clock.wall()
+        tenures = {"evicted": Tenure(now - 10, left_for="owed"), "small": Tenure(now - 1, passed=("evicted",))}
+        again = Admission(agent, clock, AdmissionSettings(tenure_of=tenures.get))
+        for grant, seconds in zip(old, (10, 1), strict=True):
+            again.adopt(Holding(grant, requester(grant.kernel_id), now - seconds))
+        await again.start()
+        await desk.settle()
+        assert agent.evicted == {"small"}, "the evicted kernel has its GPU back"
+        await again.stop()
+
+    asyncio.run(act())
