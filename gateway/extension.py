@@ -314,9 +314,9 @@ class AliquotExtension(ExtensionApp):
         services.watch.listen(accounting.record)
         return accounting
 
-    def _check_budget(self, owner: str, teams: Iterable[str], request: Request) -> None:
+    def _check_budget(self, owner: str, teams: Iterable[str], request: Request, before: Request | None) -> None:
         """Called by admission, which is made before the accounting. Raises LimitError."""
-        self._accounting.check(owner, teams, request)
+        self._accounting.check(owner, teams, request, before)
 
     def _largest_here(self) -> GpuShare:
         return largest_here(self._services.settings.largest(), self._services.watch.count_devices())

@@ -85,12 +85,16 @@ class BudgetCheck:
                 found.append(BudgetUse(TEAM, team, budget, self._of_team(team, budget)))
         return found
 
-    def check(self, user: str, groups: Iterable[str], request: Request) -> None:
+    def check(self, user: str, groups: Iterable[str], request: Request, before: Request | None = None) -> None:
         """Refuse a request for more than a budget has. Raises LimitError.
 
-        A priority that is charged nothing needs no budget.
+        A priority that is charged nothing needs no budget, and neither does a kernel that has ``before``
+        and takes no more GPUs, at no higher weight.
         """
-        if not self._quotas.budgets.periods or not self._policy.priorities.get(request.workload_class.priority, 1.0):
+        weight = self._weight(request)
+        if not self._quotas.budgets.periods or not weight:
+            return
+        if before is not None and request.gpus <= before.gpus and weight <= self._weight(before):
             return
         for use in self.uses(user, groups):
             if use.refuses:
@@ -99,6 +103,9 @@ class BudgetCheck:
                     f"{use.budget.gpu_hours:g} GPU-hours of {_THIS[use.budget.period]} budget. It renews at "
                     f"{self._renews(use)}. Wait until then, or ask an administrator for more"
                 )
+
+    def _weight(self, request: Request) -> float:
+        return self._policy.priorities.get(request.workload_class.priority, 1.0)
 
     def report(self, use: BudgetUse) -> BudgetReport:
         """Return ``Budget`` of api/openapi.yaml."""

@@ -128,10 +128,10 @@ class UsageAccounting:
 
     # ---- budgets
 
-    def check(self, user: str, groups: Iterable[str], request: Request) -> None:
-        """Refuse a request for more than a budget has. Raises LimitError."""
+    def check(self, user: str, groups: Iterable[str], request: Request, before: Request | None = None) -> None:
+        """Refuse a request for more than a budget has; ``before``: what the kernel has now. Raises LimitError."""
         if (budgets := self._budgets()) is not None:
-            budgets.check(user, groups, request)
+            budgets.check(user, groups, request, before)
 
     def budgets_of(self, who: User, *, is_for_all: bool = False) -> list[Budget]:
         """Return the budgets that count for this user; ``is_for_all``: those of all users and teams."""

@@ -154,8 +154,8 @@ class Admission:
             if waits_since is None or waits_since >= self._began:
                 waiting = [one for one in self._queue.pending(requester.replaces) if one.returns_to is None]
                 self._settings.check_queue(requester, waiting)
-        if before is None or request.gpus > before.request.gpus:
-            self._settings.check_budget(requester.owner, requester.teams, request)
+        now = None if before is None else before.request
+        self._settings.check_budget(requester.owner, requester.teams, request, now)
         # The request replaces the one that this kernel waits for already.
         others = self._queue.pending((requester.kernel_id,))
         check_request(self._ledger.snapshot(), others, self._settings.caps, requester, request, before)

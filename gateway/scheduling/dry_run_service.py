@@ -76,7 +76,7 @@ class DryRunService:
         for request in requests:
             asked = replace(request, residency=self._rules.residency_of(request))
             refusal = self._class_refusal(requester, asked, None)
-            refusal = refusal or self._budget_refusal(requester.name, requester.teams, asked)
+            refusal = refusal or self._budget_refusal(requester.name, requester.teams, asked, None)
             candidate = Candidate(requester.name, asked, refusal=refusal, teams=requester.teams, replaces=replaces)
             found.append(dry_run(state, candidate, now))
         return found
@@ -93,8 +93,7 @@ class DryRunService:
         for resize in resizes:
             request = resize.applied_to(before.request)
             refusal = self._class_refusal(requester, request, before.request.workload_class)
-            if request.gpus > before.request.gpus:
-                refusal = refusal or self._budget_refusal(before.owner, teams, request)
+            refusal = refusal or self._budget_refusal(before.owner, teams, request, before.request)
             candidate = Candidate(before.owner, request, before, refusal, holding is not None, teams)
             found.append(dry_run(state, candidate, now))
         return found
@@ -118,9 +117,11 @@ class DryRunService:
             return error
         return None
 
-    def _budget_refusal(self, owner: str, teams: frozenset[str], request: Request) -> AliquotError | None:
+    def _budget_refusal(
+        self, owner: str, teams: frozenset[str], request: Request, before: Request | None
+    ) -> AliquotError | None:
         try:
-            self._rules.check_budget(owner, teams, request)
+            self._rules.check_budget(owner, teams, request, before)
         except AliquotError as error:
             return error
         return None

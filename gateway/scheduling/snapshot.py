@@ -52,10 +52,11 @@ def allow_all_classes(owner: str, request: Request, kernelspec: str) -> None:
 
 
 # Raises LimitError if a budget of this owner, or of the owner's teams, has nothing left for the request.
-BudgetCheck = Callable[[str, Iterable[str], Request], None]
+# The last argument is what the kernel has now; None for a kernel that starts.
+BudgetCheck = Callable[[str, Iterable[str], Request, "Request | None"], None]
 
 
-def allow_all_budgets(owner: str, teams: Iterable[str], request: Request) -> None:
+def allow_all_budgets(owner: str, teams: Iterable[str], request: Request, before: Request | None) -> None:
     """Allow every request: there are no budgets."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -120,6 +122,27 @@ def test_a_priority_that_is_charged_nothing_needs_no_budget() -> None:
     budgets.check("alice", (), LOW)
     with pytest.raises(LimitError):
         budgets.check("alice", (), QUARTER)
+
+
+@pytest.mark.parametrize(
+    ("before", "request_", "is_refused"),
+    [
+        (LOW, QUARTER, True),  # the same share at a higher weight
+        (QUARTER, LOW, False),
+        (QUARTER, QUARTER, False),
+        (QUARTER, Request(GpuShare(50)), True),
+        (Request(GpuShare(50)), QUARTER, False),
+        (QUARTER, replace(LOW, gpus=GpuShare(50)), True),
+    ],
+)
+@pytest.mark.parametrize("weight", [0.0, 0.5])
+def test_a_kernel_that_is_charged_more_needs_a_budget(
+    before: Request, request_: Request, weight: float, *, is_refused: bool
+) -> None:
+    budgets = check({("alice", "vision"): 99.0}, ChargePolicy(priorities={"low": weight}))
+    is_free = request_.workload_class is WorkloadClass.OPPORTUNISTIC and not weight
+    with pytest.raises(LimitError) if is_refused and not is_free else nullcontext():
+        budgets.check("alice", (), request_, before)
 
 
 def test_a_budget_renews_at_midnight_of_the_time_zone() -> None:

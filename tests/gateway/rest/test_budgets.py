@@ -34,6 +34,7 @@ def jp_server_config(jp_server_config: Config, tmp_path: Path, jp_data_dir: Path
     jp_server_config.Accounting.path = str(tmp_path / "accounting.sqlite")
     # Once a charge is counted, it stays: a test does not hurry before a second of a day ends.
     jp_server_config.Accounting.charge_by = "use"
+    jp_server_config.Accounting.priority_weights = {"low": 0.5}
     return jp_server_config
 
 
@@ -94,3 +95,10 @@ async def test_a_larger_size_is_refused_and_a_smaller_one_is_not(ask: Ask, an_ag
     larger = await until(lambda: ask("alice", "PATCH", path, body={"gpus": 0.75}), lambda found: found.status != 409)
     assert (larger.status, "today's budget" in larger.json["message"]) == (403, True)
     assert (await ask("alice", "PATCH", path, body={"gpus": 0.25})).status == 200
+    assert (await ask("alice", "PATCH", path, body={"priority": "low"})).status == 200
+    heavier = await ask("alice", "PATCH", path, body={"priority": "normal"})
+    assert (heavier.status, "today's budget" in heavier.json["message"]) == (403, True)
+    dry = await ask(
+        "alice", "GET", "aliquot/api/v1/dry-run", params={"kernel": started.json["id"], "priority": "normal"}
+    )
+    assert (dry.json["outcome"], "today's budget" in dry.json["message"]) == ("never", True)
