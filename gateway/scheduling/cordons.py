@@ -31,7 +31,10 @@ class Cordon:
 
 
 def kept_off(cordon: Cordon | None, *, is_new: bool) -> bool:
-    """Return whether a request gets nothing on the node. A drained one takes no kernel back, and lets none grow."""
+    """Return whether a request that needs capacity gets none on the node.
+
+    A drained one takes no kernel back, and lets none grow.
+    """
     return cordon is not None and (is_new or cordon.is_draining)
 
 

@@ -180,7 +180,7 @@ class Serving:
         if error is not None:
             self.refusals.append(Refuse(entry.kernel_id, error))
             return
-        if kept_off(self.snapshot.cordon, is_new=entry.devices is None):
+        if kept_off(self.snapshot.cordon, is_new=entry.devices is None) and not self._only_shrinks(entry):
             return self._keep_off(entry)
         placed = None if self._is_closed else self._place(entry)
         if isinstance(placed, tuple) and (is_backfilled := self._may_pass(entry, placed, self._ahead)) is not None:
@@ -195,6 +195,10 @@ class Serving:
             self.refusals.append(Refuse(entry.kernel_id, self._waited_too_long(entry, why)))
         else:
             self._block(entry, placed)
+
+    def _only_shrinks(self, entry: Pending) -> bool:
+        """Return whether it is a change of size that takes no more of any device."""
+        return entry.held is not None and not needs_capacity(self.capacity, entry.held, entry.request)
 
     def drain(self) -> None:
         """Have all kernels leave a node that is drained, of those that can."""

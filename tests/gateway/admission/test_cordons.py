@@ -181,3 +181,20 @@ def test_a_released_kernel_of_which_a_process_keeps_memory_is_told_from_another_
         ]
 
     scenes(scene)
+
+
+def test_a_kernel_on_a_drained_node_gets_smaller_and_does_not_grow(scenes: Any, settle: Any) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any, cordon: Any) -> None:
+        before = await (await starts(admission, "k1"))
+        agent.pinned = {"k1"}
+        await cordon(DRAINING)
+        await settle()
+        snapshot = admission.snapshot()
+        smaller = Candidate("ann", a_request(0.5), before)
+        assert dry_run(QueueState(snapshot.ledger, snapshot.pending), smaller, 0.0).outcome is Outcome.STARTS
+        assert isinstance(await admission.resize("k1", a_request(0.5)), Grant)
+        assert agent.reserved(0) == 50
+        assert not isinstance(await admission.resize("k1", a_request(0.75)), Grant)
+        assert code(admission, "k1")[0] is WaitCode.CORDONED
+
+    scenes(scene)
