@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from jupyter_aliquot.gateway.reports.usage import Budget as BudgetReport
@@ -48,8 +49,19 @@ class BudgetUse:
         return self.state == _EXCEEDED and self.budget.at_limit == REFUSE
 
 
+@dataclass(frozen=True)
+class _Sums:
+    """The charges of one period by user, and by team with those below it."""
+
+    users: Mapping[str, int]
+    teams: Mapping[str, int]
+
+
 class BudgetCheck:
-    """The budgets of a quota file on one day, with what is charged so far."""
+    """The budgets of a quota file on one day, with what is charged so far.
+
+    It sums each period once: one of these objects answers all questions until the next look.
+    """
 
     def __init__(self, quotas: Quotas | None, spending: Spending, calendar: Calendar, policy: ChargePolicy) -> None:
         self._quotas = quotas or Quotas()
@@ -57,17 +69,24 @@ class BudgetCheck:
         self._calendar = calendar
         self._policy = policy
         self._teams = Teams(quotas)
+        # Made when they are first needed, as the texts of a period's bounds are.
+        self._sums: dict[str, _Sums] = {}
+        self._bounds: dict[str, tuple[str, str]] = {}
+
+    def is_of(self, quotas: Quotas, spending: Spending) -> bool:
+        """Return whether these are the quotas and the charges that it was made of."""
+        return self._quotas is quotas and self._spending is spending
 
     def uses(self, user: str, groups: Iterable[str]) -> list[BudgetUse]:
         """Return the budgets that a user's kernels count for: the user's own, the team's, and those above it."""
         budgets, found = self._quotas.budgets, []
         own = budgets.of_user(user)
         if own is not None and user:
-            found.append(BudgetUse(USER, user, own, self._hours(own, _is_user(user))))
+            found.append(self._of_user(user, own))
         for team in self._above(self._teams.of(user, groups)):
             budget = budgets.of_team(team)
             if budget is not None:
-                found.append(BudgetUse(TEAM, team, budget, self._of_team(team, budget)))
+                found.append(self._of_team(team, budget))
         return found
 
     def all_uses(self, user: str) -> list[BudgetUse]:
@@ -79,10 +98,10 @@ class BudgetCheck:
         found = []
         for name in sorted(users):
             if (own := budgets.of_user(name)) is not None:
-                found.append(BudgetUse(USER, name, own, self._hours(own, _is_user(name))))
+                found.append(self._of_user(name, own))
         for team in sorted(teams):
             if (budget := budgets.of_team(team)) is not None:
-                found.append(BudgetUse(TEAM, team, budget, self._of_team(team, budget)))
+                found.append(self._of_team(team, budget))
         return found
 
     def check(self, user: str, groups: Iterable[str], request: Request, before: Request | None = None) -> None:
@@ -109,13 +128,13 @@ class BudgetCheck:
 
     def report(self, use: BudgetUse) -> BudgetReport:
         """Return ``Budget`` of api/openapi.yaml."""
-        span, most = period_of(self._day, use.budget.period), use.budget.gpu_hours
+        (start, renews_at), most = self._bounds_of(use.budget.period), use.budget.gpu_hours
         return {
             "kind": use.kind,
             "name": use.name,
             "period": use.budget.period,
-            "start": self._calendar.iso(span.first),
-            "renews_at": self._calendar.iso(span.end),
+            "start": start,
+            "renews_at": renews_at,
             "gpu_hours": most,
             "used_gpu_hours": round(use.used, 4),
             "left_gpu_hours": round(max(0.0, most - use.used), 4),
@@ -133,19 +152,32 @@ class BudgetCheck:
         return f"{told} has used {_hours_text(use.used)} of {of}, which renews at {self._renews(use)}"
 
     def _renews(self, use: BudgetUse) -> str:
-        return self._calendar.iso(period_of(self._day, use.budget.period).end)
+        return self._bounds_of(use.budget.period)[1]
 
-    @property
-    def _day(self) -> int:
-        return self._spending.day
+    def _bounds_of(self, period: str) -> tuple[str, str]:
+        """Return the first moment of the present period, and that of the next one."""
+        if period not in self._bounds:
+            span = period_of(self._spending.day, period)
+            self._bounds[period] = self._calendar.iso(span.first), self._calendar.iso(span.end)
+        return self._bounds[period]
 
-    def _of_team(self, team: str, budget: Budget) -> float:
-        return self._hours(budget, lambda _, name: team in self._above(self._present(name)))
+    def _of_user(self, user: str, budget: Budget) -> BudgetUse:
+        return BudgetUse(USER, user, budget, _hours(self._summed(budget.period).users.get(user, 0)))
 
-    def _hours(self, budget: Budget, counts: Callable[[str, str], bool]) -> float:
-        charges: Mapping[tuple[str, str], int] = self._spending.charges.get(budget.period, {})
-        total = sum(charge for key, charge in charges.items() if counts(*key))
-        return total / (UNITS_PER_HOUR * CHARGE_PER_UNIT)
+    def _of_team(self, team: str, budget: Budget) -> BudgetUse:
+        return BudgetUse(TEAM, team, budget, _hours(self._summed(budget.period).teams.get(team, 0)))
+
+    def _summed(self, period: str) -> _Sums:
+        if period not in self._sums:
+            users, named, teams = Counter[str](), Counter[str](), Counter[str]()
+            for (user, team), charge in self._spending.charges.get(period, {}).items():
+                users[user] += charge
+                named[team] += charge
+            for name, charge in named.items():
+                for team in self._above(self._present(name)):
+                    teams[team] += charge
+            self._sums[period] = _Sums(users, teams)
+        return self._sums[period]
 
     def _present(self, team: str) -> str:
         return self._quotas.present_names.get(team, team)
@@ -158,8 +190,8 @@ class BudgetCheck:
             yield team
 
 
-def _is_user(user: str) -> Callable[[str, str], bool]:
-    return lambda name, _: name == user
+def _hours(charge: int) -> float:
+    return charge / (UNITS_PER_HOUR * CHARGE_PER_UNIT)
 
 
 def _named(use: BudgetUse) -> str:

@@ -63,6 +63,8 @@ class UsageAccounting:
         self._waiting = 0
         self._last = -float("inf")
         self._kernels: frozenset[str] = frozenset()
+        # The budgets as the last look left them.
+        self._check: BudgetCheck | None = None
 
     def record(self, view: NodeView) -> None:
         """Called by NodeWatch with each new view."""
@@ -148,7 +150,9 @@ class UsageAccounting:
         spending = self._book.spending
         # Before the first look nothing is known of this period.
         spending = spending if spending.day else Spending(self.today)
-        return BudgetCheck(quotas, spending, self.settings.calendar, self.settings.policy)
+        if self._check is None or not self._check.is_of(quotas, spending):
+            self._check = BudgetCheck(quotas, spending, self.settings.calendar, self.settings.policy)
+        return self._check
 
     def _taken(self, future: asyncio.Future[None]) -> None:
         self._waiting -= 1

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import ItemsView
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jupyter_aliquot.gateway.accounting.amounts import CHARGE_PER_UNIT, UNITS_PER_HOUR
-from jupyter_aliquot.gateway.accounting.book import Spending
+from jupyter_aliquot.gateway.accounting.book import Book, Spending
 from jupyter_aliquot.gateway.accounting.budgets import BudgetCheck
 from jupyter_aliquot.gateway.accounting.days import Calendar, find_zone
 from jupyter_aliquot.gateway.accounting.looks import Place
@@ -160,6 +162,35 @@ def test_administrators_see_the_budget_of_each_user_who_used_something() -> None
         ("team", "research"),
         ("team", "vision"),
     ]
+
+
+class Counted(dict[tuple[str, str], int]):
+    """Charges that count how often all of them are read."""
+
+    reads = 0
+
+    def items(self) -> ItemsView[tuple[str, str], int]:
+        self.reads += 1
+        return super().items()
+
+
+def test_charges_are_summed_once_a_look_however_many_users_and_questions_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    charges = Counted({(f"user{number}", "vision"): 1 for number in range(50)})
+
+    class Looked(Book):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            self.spending = Spending(TODAY, {"week": charges})
+
+    monkeypatch.setattr("jupyter_aliquot.gateway.accounting.recorder.Book", Looked)
+    counted = accounting()
+    everyone = counted.budgets_of(User("root", "admin"), is_for_all=True)
+    assert len(everyone) == 54  # alice, root, and two teams, too
+    counted.budgets_of(User("user1", "user"))
+    counted.check("user2", (), QUARTER)
+    assert charges.reads == 1
 
 
 @pytest.mark.parametrize(
