@@ -24,7 +24,7 @@ from jupyter_aliquot.provisioner.errors import (
 )
 from jupyter_aliquot.provisioner.resources import Grant, Request
 
-from .checks import check_request, refusal_without_agent, seconds_to_next_look
+from .checks import check_budget_again, check_request, refusal_without_agent, seconds_to_next_look
 from .ledger import Holding, KernelRef, Ledger, LedgerSnapshot
 from .lending.evicting import Evictor
 from .lending.tenure import resumed
@@ -492,6 +492,7 @@ class Admission:
             self._work.set()
             return False
         try:
+            check_budget_again(self._settings, self._ledger.snapshot(), waiting)
             grant = await self._ask_agent(waiting, admit)
         except (NoRoomError, DeviceLostError) as error:
             # Another program on this node was faster. The agent's event tells when its reservation
@@ -507,6 +508,7 @@ class Admission:
             return False
         except AliquotError as error:
             self._refuse(waiting, error)
+            self._work.set()  # what was planned for it is for others
             return False
         self._deliver(waiting, grant, admit)
         return True

@@ -47,6 +47,20 @@ def check_request(
     check_caps(caps, claims, requester, request.gpus, held)
 
 
+def check_budget_again(settings: AdmissionSettings, snapshot: LedgerSnapshot, waiting: Waiting) -> None:
+    """Refuse a request whose budget was used up while it waited. Raises LimitError.
+
+    A kernel that returns takes nothing more. A request whose replaced kernels were told to end gets
+    their capacity: the user gave them up for it.
+    """
+    if waiting.is_return or waiting.pending.is_preempting:
+        return
+    requester = waiting.requester
+    holding = snapshot.holdings.get(requester.kernel_id)
+    before = None if holding is None else holding.grant.request
+    settings.check_budget(requester.owner, requester.teams, waiting.pending.request, before)
+
+
 def agent_deadline(waiting: Waiting, away_since: float | None, settings: AdmissionSettings) -> float:
     """Return until when a request waits for an agent that is away.
 
