@@ -122,9 +122,8 @@ class Admission:
 
         It is unconfirmed until the agent has renewed it.
         """
-        offset = self._clock.wall() - self._clock.now()
-        tenure = self._settings.tenure_of(holding.grant.kernel_id)
-        self._ledger.commit(granted=[resumed(holding, tenure, offset)])
+        now, tenure = self._clock.now(), self._settings.tenure_of(holding.grant.kernel_id)
+        self._ledger.commit(granted=[resumed(holding, tenure, now, self._clock.wall() - now)])
         self._work.set()
 
     def expect(self, kernel_id: str) -> None:

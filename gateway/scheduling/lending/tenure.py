@@ -26,18 +26,19 @@ def tenure_of(holding: Holding, offset: float) -> Tenure:
     return Tenure(holding.granted_at + offset, passed, holding.leaves_for if holding.is_evicted else "")
 
 
-def resumed(holding: Holding, tenure: Tenure | None, offset: float) -> Holding:
+def resumed(holding: Holding, tenure: Tenure | None, now: float, offset: float) -> Holding:
     """Return a grant that an earlier gateway gave, with what that one knew of it.
 
-    Without a tenure it counts as granted when it was requested. No moment is later than now.
+    Without a tenure it counts as granted when it was requested. No moment is later than now, also
+    where the time of day was set back since. ``now`` is of admission's clock, ``offset`` as above.
     """
-    queued_at = holding.since - offset
+    queued_at = min(now, holding.since - offset)
     if tenure is None:
         return replace(holding, queued_at=queued_at, granted_at=queued_at, is_confirmed=False)
     return replace(
         holding,
         queued_at=queued_at,
-        granted_at=tenure.granted_at - offset,
+        granted_at=min(now, tenure.granted_at - offset),
         is_backfilled=bool(tenure.passed),
         passed=frozenset(tenure.passed),
         leaves_for=tenure.left_for,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,9 @@ def test_a_restarted_gateway_knows_since_when_a_kernel_has_its_gpu_and_on_which_
     saved(path, plain, backfilled, gone)
     later, clock = Tenures(path, Clock(7.0), LOG), Clock(7.0)
     offset = clock.wall() - clock.now()
-    found = {one: resumed(holding(one), later.of(one), offset) for one in ("plain", "small", "gone", "new")}
+    found = {
+        one: resumed(holding(one), later.of(one), clock.now(), offset) for one in ("plain", "small", "gone", "new")
+    }
     assert {one: held.granted_at for one, held in found.items()} == {
         "plain": pytest.approx(-13.0),  # 20 s ago, as before
         "small": pytest.approx(-3.0),
@@ -85,3 +88,11 @@ def test_a_time_that_cannot_be_is_not_taken(tmp_path: Path, granted_at: str) -> 
     path = tmp_path / "tenures.json"
     path.write_text(f'{{"grants": {{"k": {{"granted_at": {granted_at}, "passed": [], "left_for": ""}}}}}}')
     assert Tenures(path, Clock(), LOG).of("k") is None
+
+
+@pytest.mark.parametrize("tenure", [Tenure(4600.0, ("large",)), None])
+def test_no_moment_of_a_grant_is_later_than_now_after_the_clock_was_set_back(tenure: Tenure | None) -> None:
+    clock = Clock(100.0)
+    saved_by_a_fast_clock = replace(holding("small"), since=4500.0)
+    found = resumed(saved_by_a_fast_clock, tenure, clock.now(), clock.wall() - clock.now())
+    assert (found.queued_at, found.granted_at) == (100.0, 100.0)
