@@ -18,7 +18,8 @@ from .policy import ChargePolicy
 
 # GPU time may be reported by so much later than it was used: the driver tells it about once a second.
 _LATE_MILLISECONDS = 2000
-# So long the mark of a part is kept that the agent does not list, in case that it lists it again.
+# So long the mark of a part is kept that the agent does not list, in case that it lists it again. It
+# begins with the agent's first answer without the part, not with its absence.
 _GONE_MILLISECONDS = 600_000
 
 
@@ -58,6 +59,8 @@ class Meter:
         self._policy = policy
         self.last = last
         self.marks: dict[PartKey, Mark] = {mark.part.key: mark for mark in marks}
+        # When the agent first answered without a part that has a mark.
+        self._missing: dict[PartKey, int] = {}
 
     def take(self, look: Look) -> list[Entry]:
         """Count up to this look, and return what there is to count.
@@ -67,9 +70,9 @@ class Meter:
         """
         if look.boot != self.last.boot:
             # No kernel outlives its machine, and monotonic time began anew.
-            self.marks, self.last = {}, Moment()
+            self.marks, self.last, self._missing = {}, Moment(), {}
         found: list[Entry] = []
-        marks = {key: mark for key, mark in self.marks.items() if _is_kept(mark, look)}
+        marks = self._kept(look)
         for part in (*(look.parts or ()), *look.waiting):
             marks[part.key], entries = self._count(part, look)
             found += entries
@@ -77,6 +80,20 @@ class Meter:
         if look.parts is not None:
             self.last = Moment(look.boot, look.monotonic)
         return found
+
+    def _kept(self, look: Look) -> dict[PartKey, Mark]:
+        """Return the marks that stay while nothing is said of their parts."""
+        found = {key: mark for key, mark in self.marks.items() if key.device != NO_DEVICE}
+        if look.parts is None:
+            return found
+        listed = {part.key for part in look.parts}
+        missing = {key: self._missing.get(key, look.monotonic) for key in found if key not in listed}
+        self._missing = missing
+        return {
+            key: mark
+            for key, mark in found.items()
+            if key in listed or look.monotonic - missing[key] < _GONE_MILLISECONDS
+        }
 
     def _count(self, part: Part, look: Look) -> tuple[Mark, list[Entry]]:
         before = self.marks.get(part.key)
@@ -119,13 +136,6 @@ class Meter:
             return Mark(part, look.monotonic, look.agent, part.own, part.busy)
         age = max(0, look.wall - part.began)
         return Mark(part, look.monotonic - min(age, look.monotonic - self.last.monotonic), look.agent, None, 0)
-
-
-def _is_kept(mark: Mark, look: Look) -> bool:
-    """Return whether a mark stays while nothing is said of its part."""
-    if mark.part.key.device == NO_DEVICE:
-        return False
-    return look.parts is None or look.monotonic - mark.at < _GONE_MILLISECONDS
 
 
 def _used(before: Mark, part: Part, look: Look, milliseconds: int) -> tuple[int, Mark]:

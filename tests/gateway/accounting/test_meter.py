@@ -199,3 +199,29 @@ def test_a_size_that_changes_is_counted_as_each_was(life: Life) -> None:
     life.go(HOUR)
     life.look([part(hundredths=100, subject=larger)])
     assert {name: one["on_gpu"] for name, one in life.hours("size").items()} == {"0.25": 0.25, "1": 1.0}
+
+
+@pytest.mark.parametrize("is_listed_late", [False, True])
+def test_an_agent_that_was_long_away_leaves_no_gap_though_its_kernels_rejoin_late(
+    life: Life, is_listed_late: bool
+) -> None:
+    life.look([part(hundredths=100, own=0)])
+    life.go(HOUR)
+    life.look([part(hundredths=100, own=0)])
+    life.look(None)
+    life.go(HOUR)
+    life.agent = "agent 2"
+    if is_listed_late:
+        life.look([])
+        life.go(HOUR // 10)
+    life.look([part(hundredths=100, own=0)])
+    assert life.ask()["total"]["on_gpu"] == (2.1 if is_listed_late else 2.0)
+
+
+def test_a_kernel_that_is_missing_for_longer_has_ended(life: Life) -> None:
+    life.look([part(hundredths=100, own=0)])
+    for _ in range(4):
+        life.go(HOUR // 10)
+        life.look([])
+    life.look([part(hundredths=100, own=0)])
+    assert life.ask()["total"]["on_gpu"] == 0.0
