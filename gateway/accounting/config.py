@@ -18,6 +18,8 @@ from .policy import BASES, WALL_TIME, ChargePolicy
 _NAME = "accounting.sqlite"
 _PRIORITIES = ("normal", "low")
 _MOST_WEIGHT = 1000.0
+# A hundred years: dates that datetime holds.
+_MOST_DAYS = 36_525.0
 
 
 class Accounting(Configurable):
@@ -66,7 +68,13 @@ class Accounting(Configurable):
             raise _refused(proposal, "an absolute path")
         return path
 
-    @validate("keep_days", "write_seconds")
+    @validate("keep_days")
+    def _are_days(self, proposal: dict[str, Any]) -> float:
+        if not 0 < proposal["value"] <= _MOST_DAYS:
+            raise _refused(proposal, f"a number above 0, at most {_MOST_DAYS:g} (a hundred years)")
+        return float(proposal["value"])
+
+    @validate("write_seconds")
     def _is_a_time(self, proposal: dict[str, Any]) -> float:
         if not 0 < proposal["value"] < math.inf:
             raise _refused(proposal, "a number above 0")

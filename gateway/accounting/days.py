@@ -48,16 +48,22 @@ class Calendar:
     def __init__(self, zone: tzinfo, name: str = UTC) -> None:
         self.name = name
         self._zone = zone
-        # The bounds of the day that was asked for last: most moments are of today.
-        self._day, self._from, self._until = 0, 0, 0
+        # The day that was asked for last, and its bounds: most moments are of today. Replaced whole,
+        # since the event loop and the book's thread both ask.
+        self._known = (0, 0, 0)
 
     def day_of(self, moment: int) -> int:
         """Return the day that this moment is in; the first or last known one beyond them."""
-        if not self._from <= moment < self._until:
+        return self._bounds(moment)[0]
+
+    def _bounds(self, moment: int) -> tuple[int, int, int]:
+        """Return the day that this moment is in, its first moment and the next day's."""
+        known = self._known
+        if not known[1] <= moment < known[2]:
             seconds = min(max(moment / 1000, 0.0), (LAST_DAY - FIRST_DAY) * 86400.0)
-            self._day = max(FIRST_DAY, datetime.fromtimestamp(seconds, self._zone).date().toordinal())
-            self._from, self._until = self.start_of(self._day), self.start_of(self._day + 1)
-        return self._day
+            day = max(FIRST_DAY, datetime.fromtimestamp(seconds, self._zone).date().toordinal())
+            known = self._known = (day, self.start_of(day), self.start_of(day + 1))
+        return known
 
     def start_of(self, day: int) -> int:
         """Return the first moment of the day."""
@@ -67,9 +73,9 @@ class Calendar:
     def parts(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
         """Divide a stretch of time among its days; yield each day and the milliseconds in it."""
         while begin < end:
-            day = self.day_of(begin)
+            day, _, after = self._bounds(begin)
             # Beyond the last day that there is, all the rest is of that day.
-            until = end if self._until <= begin else min(end, self._until)
+            until = end if after <= begin else min(end, after)
             yield day, until - begin
             begin = until
 

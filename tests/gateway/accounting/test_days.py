@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timezone
+from collections.abc import Callable
+from datetime import date, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, strategies as st
+from traitlets import TraitError
 
-from jupyter_aliquot.gateway.accounting.days import PERIODS, Calendar, Span, find_zone, period_of
+from jupyter_aliquot.gateway.accounting.config import Accounting
+from jupyter_aliquot.gateway.accounting.days import PERIODS, Calendar, Span, days_before, find_zone, period_of
 from jupyter_aliquot.provisioner.errors import RequestError
 
 HOUR = 3_600_000
@@ -97,3 +100,40 @@ def test_the_bounds_of_a_day_have_the_offset_that_is_in_force() -> None:
     assert berlin.iso(day("2026-07-01")) == "2026-07-01T00:00:00+02:00"
     assert calendar().iso(day("2026-07-01")) == "2026-07-01T00:00:00Z"
     assert berlin.day_of(at("2026-06-30T22:00:00+00:00")) == day("2026-07-01")
+
+
+class InterruptedZone(tzinfo):
+    """UTC, in which another thread's question comes between whenever an offset is looked up."""
+
+    def __init__(self) -> None:
+        self.between: Callable[[], object] | None = None
+
+    def utcoffset(self, moment: datetime | None) -> timedelta:
+        between, self.between = self.between, None
+        if between is not None:
+            between()
+        self.between = between
+        return timedelta()
+
+    def dst(self, moment: datetime | None) -> timedelta:
+        return timedelta()
+
+    def tzname(self, moment: datetime | None) -> str:
+        return "UTC"
+
+
+def test_another_threads_question_changes_no_answer() -> None:
+    zone = InterruptedZone()
+    shared = Calendar(zone)
+    others = [at("2020-01-01T12:00:00+00:00"), at("2021-01-01T12:00:00+00:00")]
+    zone.between = lambda: [shared.day_of(moment) for moment in others]
+    assert shared.day_of(at("2026-11-10T12:00:00+00:00")) == day("2026-11-10")
+    begin = at("2026-11-11T23:00:00+00:00")
+    assert list(shared.parts(begin, begin + 2 * HOUR)) == [(day("2026-11-11"), HOUR), (day("2026-11-12"), HOUR)]
+
+
+@pytest.mark.parametrize("days", [1e10, 40_000.0, 0.0])
+def test_days_that_no_date_can_be_so_long_ago_are_refused(days: float) -> None:
+    with pytest.raises(TraitError, match="at most 36525"):
+        Accounting(keep_days=days)
+    assert days_before(day("2026-11-10"), Accounting(keep_days=36_525.0).keep_days) == day("1970-01-01")
