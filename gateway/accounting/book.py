@@ -1,7 +1,8 @@
 """The book of the accounting: it takes looks, writes days' rows, and answers questions.
 
 It is the one writer of its file, in one thread; times are arguments. Nothing here stops a gateway:
-while the file cannot be written, the book counts on in memory, and says so.
+while the file cannot be written, the book counts on in memory, and says so. A file that exists and
+cannot be read yet keeps its marks: the book holds looks back until it has read them.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ from .policy import ChargePolicy
 from .query import Answer, Question, answer as answer_question
 
 _RETRY_SECONDS = 60.0
+# A file that another program has locked is free again soon.
+_LOCKED_SECONDS = 5.0
+# So many looks are held back; beyond, every other one goes, and kernels that came and went between.
+_MOST_HELD_BACK = 64
 _PRUNE_SECONDS = 3600.0
 # So few days are removed at once, and none in the first hour or after the clock was set: by a wrong
 # clock all of them would be too old.
@@ -52,11 +57,12 @@ class Spending:
     """The charges of the present day, week, month and so on. It is replaced whole.
 
     ``day``: the present day. ``charges``: by period, then by user and team, in thousandths of an
-    amount's unit.
+    amount's unit. ``unknown``: periods whose charges the file did not tell yet.
     """
 
     day: int = 0
     charges: Mapping[str, Mapping[tuple[str, str], int]] = field(default_factory=dict)
+    unknown: frozenset[str] = frozenset()
 
 
 class Book:
@@ -72,7 +78,10 @@ class Book:
         self._file: UsageFile | None = None
         self._pending: dict[tuple[int, Subject], Amounts] = {}
         self._periods: dict[str, tuple[Span, dict[tuple[str, str], int]]] = {}
+        # Periods whose charges were read from another file.
+        self._stale: set[str] = set()
         self._look: Look | None = None
+        self._held_back: list[Look] = []
         self._is_written = True
         self._write_at = self._try_again = -float("inf")
         self._prune_at = float("inf")
@@ -101,10 +110,13 @@ class Book:
         found = self._with_file(lambda file: answer_question(question, file, self._pending), now)
         if found is not None:
             return found
-        if self._pending:
+        if self._pending and not self._has_earlier_rows():
             # All that is known is in memory.
             return answer_question(question, None, self._pending)
-        raise StateError(f"The accounting cannot be read: {self._problem}")
+        raise StateError(
+            f"The accounting cannot be read: {self._problem}. Try again in a moment. If it stays so, ask an "
+            f"administrator to look at {self._settings.path}"
+        )
 
     def write(self, now: float) -> None:
         """Write what was counted, with the marks up to which it counts. ``now``: monotonic seconds."""
@@ -141,15 +153,41 @@ class Book:
                 self._prune_at = now + _PRUNE_SECONDS
         if self._meter is None:
             self._meter = self._made_meter(now)
+        if self._meter is None:
+            self._hold_back(look)
+            self._publish()
+            return []
         self._is_written = False
-        return self._meter.take(look)
+        looks, self._held_back = [*self._held_back, look], []
+        return [entry for one in looks for entry in self._meter.take(one)]
 
-    def _made_meter(self, now: float) -> Meter:
-        """Return a meter that goes on where the last gateway stopped."""
+    def _made_meter(self, now: float) -> Meter | None:
+        """Return a meter that goes on where the last gateway stopped.
+
+        None while its marks cannot be read: a meter without them would replace them.
+        """
         calendar, policy = self._settings.calendar, self._settings.policy
         found = self._with_file(lambda file: (file.last(), file.marks()), now)
-        last, marks = (Moment(), []) if found is None else found
-        return Meter(calendar, policy, last, marks)
+        if found is not None:
+            return Meter(calendar, policy, *found)
+        return None if self._has_earlier_rows() else Meter(calendar, policy, Moment())
+
+    def _has_earlier_rows(self) -> bool:
+        """Return whether there are, or may be, rows that are not in memory."""
+        path = self._settings.path
+        if self._file is not None or path is None:
+            return self._file is not None
+        try:
+            return path.lstat().st_size > 0
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True
+
+    def _hold_back(self, look: Look) -> None:
+        self._held_back.append(look)
+        if len(self._held_back) > _MOST_HELD_BACK:
+            del self._held_back[1::2]
 
     def _count_since_start(self, entries: Iterable[Entry]) -> None:
         found = dict(self.since_start)
@@ -162,15 +200,18 @@ class Book:
         wanted = {period: period_of(day, period) for period in periods}
         self._periods = {name: known for name, known in self._periods.items() if wanted.get(name) == known[0]}
         for name, span in wanted.items():
-            if name in self._periods:
-                charges = self._periods[name][1]
-                for entry in entries:
-                    _add(charges, span, entry.day, entry.subject, entry.amounts.charged)
-            elif (read := self._with_file(partial(_charges, span), now)) is not None:
+            is_known = name in self._periods and name not in self._stale
+            if not is_known and (read := self._with_file(partial(_charges, span), now)) is not None:
                 for (at, subject), amounts in self._pending.items():
                     _add(read, span, at, subject, amounts.charged)
                 self._periods[name] = (span, read)
-        self.spending = Spending(day, {name: dict(charges) for name, (_, charges) in self._periods.items()})
+                self._stale.discard(name)
+            elif name in self._periods:
+                # While the file cannot be read, what was known before goes on to count.
+                for entry in entries:
+                    _add(self._periods[name][1], span, entry.day, entry.subject, entry.amounts.charged)
+        charges = {name: dict(charged) for name, (_, charged) in self._periods.items()}
+        self.spending = Spending(day, charges, frozenset(wanted.keys() - charges.keys()))
 
     def _prune(self, file: UsageFile) -> None:
         assert self._look is not None  # something was counted
@@ -190,10 +231,10 @@ class Book:
                 return None
             result = act(self._opened())
         except sqlite3.OperationalError as error:
-            self._tell(str(error), now)
+            self._tell(str(error), now, _LOCKED_SECONDS)
             return None
         except (sqlite3.Error, OSError) as error:
-            self._tell(str(error), now)
+            self._tell(str(error), now, _RETRY_SECONDS)
             # A damaged file is set aside as it is opened again, with the next look.
             if self._file is not None:
                 self._file.close()
@@ -215,13 +256,13 @@ class Book:
         if self._file is None:
             self._file = UsageFile(path, self._settings.most_bytes, self._log)
             # Rows of a new file are not those that the sums were made of.
-            self._periods = {}
+            self._stale = set(self._periods)
             self._publish()
         return self._file
 
-    def _tell(self, reason: str, now: float) -> None:
+    def _tell(self, reason: str, now: float, retry_seconds: float) -> None:
         if self._file is None:
-            self._try_again = now + _RETRY_SECONDS
+            self._try_again = now + retry_seconds
         if reason != self._problem:
             self._log.error(
                 "accounting=not_written path=%s reason=%s; it counts on in memory", self._settings.path, reason
@@ -231,7 +272,12 @@ class Book:
 
     def _publish(self) -> None:
         path, found = self._settings.path, []
-        if self._problem:
+        if self._problem and self._held_back:
+            found.append(
+                f"The accounting cannot read {path}: {self._problem}. Until it can, it answers no question, and "
+                "budgets refuse nothing. Free the file, or set c.Accounting.path"
+            )
+        elif self._problem:
             found.append(
                 f"The accounting cannot write {path}: {self._problem}. It counts on in memory, and writes all of it "
                 "when it can. Make room, or set c.Accounting.path"
