@@ -53,6 +53,18 @@ class BookSettings:
 
 
 @dataclass(frozen=True)
+class Unwritten:
+    """The part of the book that its file lacks, for a question that another thread answers.
+
+    ``path`` None: nothing but this is known. ``writes``: how often the book had written then.
+    """
+
+    path: Path | None
+    pending: Sums
+    writes: int
+
+
+@dataclass(frozen=True)
 class Spending:
     """The charges of the present day, week, month and so on. It is replaced whole.
 
@@ -68,7 +80,8 @@ class Spending:
 class Book:
     """The rows of all days, and the meter that makes new ones. One thread at a time uses it.
 
-    Other threads may read ``problems``, ``spending`` and ``since_start``, which are replaced whole.
+    Other threads may read ``problems``, ``spending``, ``since_start`` and ``writes``, which are
+    replaced whole.
     """
 
     def __init__(self, settings: BookSettings, log: logging.Logger) -> None:
@@ -86,6 +99,7 @@ class Book:
         self._write_at = self._try_again = -float("inf")
         self._prune_at = float("inf")
         self._problem = ""
+        self.writes = 0
         self.problems: tuple[str, ...] = ()
         self.spending = Spending()
         self.since_start: Mapping[Subject, Amounts] = {}
@@ -107,12 +121,19 @@ class Book:
     def answer(self, question: Question, now: float) -> Answer:
         """Return the answer to a question. Raises StateError."""
         self.write(now)
-        found = self._with_file(lambda file: answer_question(question, file, self._pending), now)
-        if found is not None:
-            return found
+        found = self._with_file(lambda file: answer_question(question, file.database, self._pending), now)
+        if found is None:
+            found = answer_question(question, None, self.unwritten(now).pending)
+        return found
+
+    def unwritten(self, now: float) -> Unwritten:
+        """Write what can be written, and return the rest. Raises StateError if the file cannot be read."""
+        self.write(now)
+        if self._with_file(lambda file: file.last(), now) is not None:
+            return Unwritten(self._settings.path, dict(self._pending), self.writes)
         if self._pending and not self._has_earlier_rows():
             # All that is known is in memory.
-            return answer_question(question, None, self._pending)
+            return Unwritten(None, dict(self._pending), self.writes)
         raise StateError(
             f"The accounting cannot be read: {self._problem}. Try again in a moment. If it stays so, ask an "
             f"administrator to look at {self._settings.path}"
@@ -131,6 +152,7 @@ class Book:
 
         if self._with_file(write, now, is_write=True):
             self._pending, self._is_written = {}, True
+            self.writes += 1
             if now >= self._prune_at:
                 self._prune_at = now + _PRUNE_SECONDS
                 self._with_file(self._prune, now, is_write=True)

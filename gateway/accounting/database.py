@@ -13,6 +13,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 from jupyter_aliquot.gpu_hook.base.files import set_aside
 
@@ -111,18 +112,6 @@ class UsageFile:
             gone += len(days) - 1
         return gone
 
-    def amounts_of(self, day: int, subject: Subject) -> Amounts:
-        """Return a row's amounts; nothing for a row that is not there."""
-        query = f"""SELECT {_AMOUNTS} FROM use WHERE day = ?
-            AND subject = (SELECT number FROM subject WHERE ({_SUBJECT}) = (?, ?, ?, ?, ?))"""
-        row = self.database.execute(query, (day, *subject)).fetchone()
-        return Amounts() if row is None else Amounts(*row)
-
-    def first_day(self) -> int | None:
-        """Return the first day with a row."""
-        found: int | None = self.database.execute("SELECT MIN(day) FROM use").fetchone()[0]
-        return found
-
     def _remove(self, days: list[int]) -> None:
         with self._transaction():
             self.database.executemany("DELETE FROM use WHERE day = ?", [(day,) for day in days])
@@ -198,6 +187,14 @@ class UsageFile:
             database.close()
             raise
         return database
+
+
+def open_for_reading(path: Path) -> sqlite3.Connection:
+    """Return a connection that reads the file and never makes or changes it. Raises sqlite3.Error."""
+    # SQLite percent-decodes the path of a URI.
+    return sqlite3.connect(
+        f"file:{quote(str(path))}?mode=ro", uri=True, isolation_level=None, check_same_thread=False, timeout=1.0
+    )
 
 
 def files_set_aside(path: Path) -> list[Path]:

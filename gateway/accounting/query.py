@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from jupyter_aliquot.gateway.base.gil import giving_way
 from jupyter_aliquot.provisioner.errors import RequestError
 
 from .amounts import Amounts, Subject
-from .database import UsageFile
 from .days import Span, day_text
+
+# Of one answer: 40 MB of JSON.
+MOST_ROWS = 100_000
+# While a statement reads, the book cannot write: so many days are read at once.
+_DAYS_AT_ONCE = 7
+# So many subjects are looked up one by one in each day; of more, all rows of the day are read.
+_FEW_SUBJECTS = 200
 
 GROUPS = ("user", "team", "size", "priority", "model", "day")
 
@@ -74,38 +81,79 @@ class Answer:
     first_day: int | None = None
 
 
-_GROUPED = """
-SELECT {day} AS day, user, team, size, priority, model, SUM(used), SUM(on_gpu), SUM(swapped_out), SUM(waiting),
-    SUM(charged), SUM(MAX(0, on_gpu - used))
-FROM use CROSS JOIN subject ON subject.number = use.subject WHERE day >= ? AND day < ? GROUP BY {key} use.subject
+_SUMS = "SUM(used), SUM(on_gpu), SUM(swapped_out), SUM(waiting), SUM(charged), SUM(MAX(0, on_gpu - used))"
+_ROWS_OF_FEW = """
+WITH RECURSIVE days(day) AS (VALUES (?) UNION ALL SELECT day + 1 FROM days WHERE day + 1 < ?)
+SELECT {day}, use.subject, {sums} FROM days CROSS JOIN use ON use.day = days.day AND use.subject IN ({numbers})
+GROUP BY {key} use.subject
 """
+_ROWS_OF_ALL = "SELECT {day}, subject, {sums} FROM use WHERE day >= ? AND day < ? GROUP BY {key} subject"
 
 
-def answer(question: Question, file: UsageFile | None, pending: Mapping[tuple[int, Subject], Amounts]) -> Answer:
-    """Return the answer. ``pending``: what no file has yet. Raises sqlite3.Error."""
+def answer(
+    question: Question, file: sqlite3.Connection | None, pending: Mapping[tuple[int, Subject], Amounts]
+) -> Answer:
+    """Return the answer. ``pending``: what no file has yet. Raises sqlite3.Error and RequestError."""
     found: dict[tuple[str, ...], Sums] = {}
-    for day, subject, sums in () if file is None else _rows(file, question):
-        if question.wants(subject):
-            key = question.key(day, subject)
-            known = found.get(key)
-            found[key] = sums if known is None else Sums(known.amounts + sums.amounts, known.idle + sums.idle)
+    days = None if file is None else _days(file)
+    for day, subject, sums in () if file is None or days is None else _rows(file, question, days):
+        key = question.key(day, subject)
+        known = found.get(key)
+        found[key] = sums if known is None else Sums(known.amounts + sums.amounts, known.idle + sums.idle)
+        _check_size(len(found))
     for (day, subject), more in pending.items():
         if question.span.first <= day < question.span.end and question.wants(subject):
-            key, before = question.key(day, subject), Amounts() if file is None else file.amounts_of(day, subject)
+            key, before = question.key(day, subject), Amounts() if file is None else _amounts_of(file, day, subject)
             # A row's idle time is not the sum of its parts'.
             found[key] = found.get(key, Sums()).with_row(before, -1).with_row(before + more)
-    total = _total(found.values())
-    days = [day for day, _ in pending] + (
-        [first] if file is not None and (first := file.first_day()) is not None else []
-    )
-    return Answer(question, tuple(sorted(found.items())), total, min(days, default=None))
+            _check_size(len(found))
+    first = min([day for day, _ in pending] + ([days.first] if days is not None else []), default=None)
+    return Answer(question, tuple(sorted(found.items())), _total(found.values()), first)
 
 
-def _rows(file: UsageFile, question: Question) -> Iterable[tuple[int, Subject, Sums]]:
+def _check_size(rows: int) -> None:
+    if rows > MOST_ROWS:
+        raise RequestError(
+            f"Requested more than {MOST_ROWS} rows, which is the most of one answer. Request fewer days, or rows by "
+            "fewer of user, team, size, priority, model and day"
+        )
+
+
+def _rows(file: sqlite3.Connection, question: Question, days: Span) -> Iterator[tuple[int, Subject, Sums]]:
+    """Yield sums by subject, and by day where that is asked for, of some days at once."""
+    query = "SELECT number, user, team, size, priority, model FROM subject"
+    subjects = {int(row[0]): Subject(*row[1:]) for row in giving_way(file.execute(query))}
+    wanted = {number: subject for number, subject in subjects.items() if question.wants(subject)}
     by_day = "day" in question.by
-    query = _GROUPED.format(day="day" if by_day else "0", key="day," if by_day else "")
-    for row in giving_way(file.database.execute(query, (question.span.first, question.span.end))):
-        yield int(row[0]), Subject(*row[1:6]), Sums(Amounts(*row[6:11]), int(row[11]))
+    names = {"day": "day", "key": "day,"} if by_day else {"day": "0", "key": ""}
+    if len(wanted) <= _FEW_SUBJECTS:
+        names["day"] = "days.day" if by_day else "0"
+        names["key"] = "days.day," if by_day else ""
+        query = _ROWS_OF_FEW.format(sums=_SUMS, numbers=", ".join(map(str, wanted)), **names)
+    else:
+        query = _ROWS_OF_ALL.format(sums=_SUMS, **names)
+    begin, end = max(question.span.first, days.first), min(question.span.end, days.end)
+    while begin < end and wanted:
+        until = min(end, begin + _DAYS_AT_ONCE)
+        rows = list(giving_way(file.execute(query, (begin, until))))
+        for row in giving_way(rows):
+            if (subject := wanted.get(int(row[1]))) is not None:
+                yield int(row[0]), subject, Sums(Amounts(*row[2:7]), int(row[7]))
+        begin = until
+
+
+def _days(file: sqlite3.Connection) -> Span | None:
+    """Return the days from the first to the last one with a row; None without any."""
+    first, last = file.execute("SELECT (SELECT MIN(day) FROM use), (SELECT MAX(day) FROM use)").fetchone()
+    return None if first is None else Span(int(first), int(last) + 1)
+
+
+def _amounts_of(file: sqlite3.Connection, day: int, subject: Subject) -> Amounts:
+    """Return a row's amounts; nothing for a row that is not there."""
+    query = """SELECT used, on_gpu, swapped_out, waiting, charged FROM use WHERE day = ? AND subject =
+        (SELECT number FROM subject WHERE (user, team, size, priority, model) = (?, ?, ?, ?, ?))"""
+    row = file.execute(query, (day, *subject)).fetchone()
+    return Amounts() if row is None else Amounts(*row)
 
 
 def _total(all_sums: Iterable[Sums]) -> Sums:

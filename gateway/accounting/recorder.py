@@ -29,6 +29,7 @@ from .budgets import BudgetCheck, BudgetUse
 from .counters import usage_counters
 from .looks import Look, Teams, parts_of, waiting_of
 from .query import Answer, Question
+from .questions import Questions
 
 # Between two looks at the same kernels; a kernel that comes or goes is looked at once.
 _LOOK_SECONDS = 2.0
@@ -58,8 +59,10 @@ class UsageAccounting:
         self._clock = clock
         self._log = log
         self._book = None if settings is None else Book(settings, log)
-        # No other thread touches the book's file.
+        # No other thread writes the book's file.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=_THREAD)
+        is_in_memory = settings is None or settings.path is None
+        self._questions = None if self._book is None else Questions(self._book, is_in_memory, self._thread)
         self._waiting = 0
         self._last = -float("inf")
         self._kernels: frozenset[str] = frozenset()
@@ -92,22 +95,24 @@ class UsageAccounting:
 
         return asyncio.get_running_loop().run_in_executor(self._thread, take)
 
-    async def ask(self, question: Question, render: Callable[[Answer], T]) -> T:
-        """Return the answer as ``render`` makes it. Raises StateError.
+    def refusal(self, user: str) -> str:
+        """Return why the user may ask nothing just now, for too many questions; empty: the user may."""
+        return "" if self._questions is None else self._questions.refusal(user)
 
-        ``render`` runs in the thread, too.
+    async def ask(self, user: str, question: Question, render: Callable[[Answer], T]) -> T:
+        """Return the answer as ``render`` makes it. Raises StateError and RequestError.
+
+        ``render`` runs in a thread, too. Cancelling it ends the reading.
         """
-        book = self._book
-        if book is None:
+        if self._questions is None:
             raise StateError("this server counts no GPU time, for c.Accounting.enabled is off")
-        now = self._clock.now()
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, lambda: render(book.answer(question, now)))
+        return await self._questions.ask(user, question, self._clock.now(), render)
 
     async def stop(self) -> None:
         """Write all that was counted, and end the thread. Idempotent."""
-        if self._book is None:
+        if self._book is None or self._questions is None:
             return
+        self._questions.stop()
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._book.close, self._clock.now())
         except RuntimeError:

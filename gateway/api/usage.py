@@ -5,6 +5,8 @@ Users see their own GPU time and the budgets that count for them, administrators
 
 from __future__ import annotations
 
+import asyncio
+
 from jupyter_server.auth.decorator import authorized
 from tornado.web import HTTPError, authenticated
 
@@ -25,6 +27,8 @@ _PARAMETERS = ("month", "from", "to", "by", "user", "team", "format")
 class UsageHandler(AliquotHandler):
     """Answer how many GPU-hours were used, by user, team, size, priority, GPU model or day."""
 
+    asking: asyncio.Future[str] | None = None
+
     @authenticated
     @authorized
     async def get(self) -> None:
@@ -39,19 +43,39 @@ class UsageHandler(AliquotHandler):
             question = self.question(calendar, accounting)
         except AliquotError as error:
             raise http_error(error) from error
+        if refusal := accounting.refusal(self.requester.name):
+            raise HTTPError(429, refusal)
         budgets = accounting.budgets_of(self.requester, is_for_all=self.requester.is_admin)
-        try:
-            text = await accounting.ask(
+        self.asking = asyncio.ensure_future(
+            accounting.ask(
+                self.requester.name,
                 question,
                 lambda answer: csv_report(answer) if is_csv else json_report(answer, calendar, policy.basis, budgets),
             )
-        except StateError as error:
-            raise HTTPError(503, str(error)) from error
+        )
+        text = await self.answered(self.asking)
         self.set_header("Cache-Control", "no-store")
         if is_csv:
             first, end = calendar.iso(question.span.first)[:10], calendar.iso(question.span.end)[:10]
             self.set_header("Content-Disposition", f'attachment; filename="aliquot-usage-{first}-{end}.csv"')
         self.finish(text, set_content_type="text/csv; charset=utf-8" if is_csv else "application/json")
+
+    async def answered(self, asking: asyncio.Future[str]) -> str:
+        """Return the answer. Raises HTTPError."""
+        try:
+            return await asking
+        except StateError as error:
+            raise HTTPError(503, str(error)) from error
+        except RequestError as error:
+            raise http_error(error) from error
+        except asyncio.CancelledError:
+            raise HTTPError(503, "The server stops, or the client has left") from None
+
+    def on_connection_close(self) -> None:
+        """End the reading for a client that left. Called by tornado."""
+        if self.asking is not None:
+            self.asking.cancel()
+        super().on_connection_close()
 
     def question(self, calendar: Calendar, accounting: UsageAccounting) -> Question:
         """Return the request as a question to the accounting. Raises RequestError."""
