@@ -52,7 +52,9 @@ class SnapshotSource:
         self._remarks = (*self._remarks, *remarks)
 
     def _problems_of_files(self, ledger: LedgerSnapshot, who: User | None) -> tuple[str, ...]:
-        """Return why the quota file is not in force, which sums are beyond the node, and the accounting's problems.
+        """Return why the quota file is not in force, which sums are beyond the node, and why cordons are missing.
+
+        The accounting's problems are among them.
 
         They name users, teams and files: to others than administrators they say only that errors are there.
         """
@@ -61,7 +63,8 @@ class SnapshotSource:
             return (_ERRORS,) if file.problem else ()
         refused = (f"The quota file is not in force, the last good one is: {file.problem}",) if file.problem else ()
         warnings = () if found is None else quota_warnings(found.quotas, found.tree.gpus)
-        return (*refused, *warnings, *self._accounting.problems)
+        lost = (f"{self._services.cordons.problem}.",) if self._services.cordons.problem else ()
+        return (*refused, *warnings, *lost, *self._accounting.problems)
 
     def admission(self) -> AdmissionSnapshot:
         """Return the grants and the queue now, with the starts that are expected."""

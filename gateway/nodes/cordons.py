@@ -26,13 +26,16 @@ CordonObserver = Callable[[str, "Cordon | None", "Cordon | None", str], None]
 class Cordons:
     """The cordoned nodes, by name. ``path`` None: a restart forgets them.
 
-    A change is in force when it is on disk.
+    A change is in force when it is on disk. ``problem`` is why cordons of an earlier run may be
+    missing; empty where none are. A file that cannot be read is left alone, and read again before a change.
     """
 
     def __init__(self, path: Path | None, clock: Clock, log: logging.Logger) -> None:
         self._path = path
         self._clock = clock
         self._log = log
+        self.problem = ""
+        self._is_unread = False
         self._nodes: dict[str, Cordon] = self._read()
         self._observers: list[CordonObserver] = []
         self._changing = asyncio.Lock()
@@ -74,6 +77,10 @@ class Cordons:
 
     async def _change(self, node: str, change: Callable[[Cordon | None], Cordon | None], by: str) -> None:
         async with self._changing:
+            if self._is_unread:
+                self._nodes = await asyncio.to_thread(self._read)
+            if self._is_unread:
+                raise StateError(f"{self.problem}. Nothing changed")
             before = self._nodes.get(node)
             cordon = change(before)
             nodes = {name: one for name, one in self._nodes.items() if name != node}
@@ -83,6 +90,7 @@ class Cordons:
                 return
             await asyncio.to_thread(self._write, nodes)
             self._nodes = nodes
+            self.problem = ""  # an administrator has looked at the nodes
         for observer in self._observers:
             observer(node, before, cordon, by)
 
@@ -97,6 +105,7 @@ class Cordons:
             raise StateError(why) from error
 
     def _read(self) -> dict[str, Cordon]:
+        self.problem, self._is_unread = "", False
         if self._path is None:
             return {}
         try:
@@ -104,8 +113,20 @@ class Cordons:
             return {str(name): _cordon(one) for name, one in list(told.items())[:_MOST]}
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        except OSError as error:
+            self._is_unread = True
+            self.problem = (
+                f"The cordons of nodes in {self._path} cannot be read ({error.strerror}), and no node is cordoned. "
+                "Make the file readable, and restart the gateway"
+            )
             self._log.error("cordons=unreadable path=%s reason=%r; no node is cordoned", self._path, error)
+            return {}
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+            self.problem = (
+                f"The cordons of nodes in {self._path} were damaged, and no node is cordoned. "
+                "Cordon again those on which nothing is to start"
+            )
+            self._log.error("cordons=damaged path=%s reason=%r; no node is cordoned", self._path, error)
         try:
             set_aside(self._path)
         except OSError as error:

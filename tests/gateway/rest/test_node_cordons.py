@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 from traitlets.config import Config
 
+from jupyter_aliquot.gateway.api.base import SETTING
 from jupyter_aliquot.gateway.base.clock import SystemClock
 from jupyter_aliquot.gateway.nodes.cordons import LONGEST_REASON, Cordons
+from jupyter_aliquot.provisioner.errors import StateError
 
 from .conftest import TOKENS, Ask, write_light_spec
 from .fake_agent import FakeAgent, kernel
@@ -145,9 +147,39 @@ async def test_a_drain_that_is_repeated_keeps_its_reason_its_user_and_its_time(t
 def test_a_file_of_cordons_that_cannot_be_read_is_set_aside(tmp_path: Path, text: str) -> None:
     path = tmp_path / "cordons.json"
     path.write_text(text)
-    assert Cordons(path, SystemClock(), LOG).all == {}
+    cordons = Cordons(path, SystemClock(), LOG)
+    assert cordons.all == {}
+    assert "were damaged, and no node is cordoned" in cordons.problem
     assert not path.exists()
     assert [one.read_text() for one in tmp_path.iterdir()] == [text]
+
+
+async def test_a_file_of_cordons_that_cannot_be_read_now_stays_and_is_read_before_a_change(tmp_path: Path) -> None:
+    path, away = tmp_path / "cordons.json", tmp_path / "away.json"
+    await Cordons(path, SystemClock(), LOG).cordon("other", "ada", "fan")
+    path.rename(away)
+    path.mkdir()  # each reading of it is an OSError, for root, too
+    cordons = Cordons(path, SystemClock(), LOG)
+    assert "cannot be read (Is a directory), and no node is cordoned" in cordons.problem
+    with pytest.raises(StateError, match="Nothing changed"):
+        await cordons.cordon(NODE, "ada")
+    assert path.is_dir(), "it is not set aside"
+    path.rmdir()
+    away.rename(path)
+    await cordons.cordon(NODE, "ada")
+    assert (set(cordons.all), cordons.problem) == ({"other", NODE}, "")
+    assert set(Cordons(path, SystemClock(), LOG).all) == {"other", NODE}
+
+
+async def test_administrators_read_in_the_status_that_cordons_are_lost(
+    ask: Ask, a_server: Any, an_agent: FakeAgent
+) -> None:
+    await an_agent.start()
+    await known(ask)
+    [extension] = a_server.extension_manager.extension_apps["jupyter_aliquot.gateway"]
+    extension.settings[SETTING].cordons.problem = "The cordons were damaged"
+    assert "The cordons were damaged." in (await asked(ask, "ada", "status"))["node"]["message"]
+    assert "damaged" not in ((await asked(ask, "alice", "status"))["node"]["message"] or "")
 
 
 async def run(a_server: Any, *words: str) -> subprocess.CompletedProcess[str]:
