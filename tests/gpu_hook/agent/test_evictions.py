@@ -100,6 +100,8 @@ def test_a_kernel_that_was_told_to_leave_keeps_its_parts_over_the_agents_end_unt
 ) -> None:
     a_program.send_signal(signal.SIGSTOP)  # its memory cannot leave
     assert open_holder().ask("evict", kernel_id="k")["ok"]
+    # Its order to leave waits at the stopped process, which carries it out later.
+    a_ring.until(lambda: a_ring.kernel()["residency"]["silent_pids"], 60)
     a_ring.end(signal.SIGKILL)
     a_ring.start_agent()
     status = a_ring.status()
