@@ -112,6 +112,8 @@ export interface IShare {
 export type IKernelEvent = api.KernelEvent;
 export type IKernelDevice = api.KernelDevice;
 export type INode = api.Node;
+export type INodeSchedule = api.NodeSchedule;
+export type ICordon = api.Cordon;
 export type IDryRun = api.DryRun;
 export type IHolders = api.Holders;
 export type IHolderKernel = api.HolderKernel;

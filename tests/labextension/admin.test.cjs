@@ -10,6 +10,8 @@ const { compiled } = require('./scripts.cjs');
 const { rowsOf, nextOrder } = compiled('admin/kernel_rows');
 const { usesOf } = compiled('admin/users');
 const { AdminModel } = compiled('admin/admin_model');
+const { changesOf } = compiled('admin/size_change');
+const { nodeActs, nodeRows } = compiled('admin/node_rows');
 
 const aKernel = (id, more = {}) => ({
   id, name: 'python3', owner: 'alice', team: null, label: `${id}.ipynb`, gpus: 0.25, state: 'on_gpu',
@@ -58,6 +60,38 @@ test('the idle share of a team is that of what its kernels hold', () => {
   assert.deepEqual(uses.get('vision'), { gpusUsed: 0.1, idleShare: 0.25 });
   assert.deepEqual(uses.get('rest'), { gpusUsed: null, idleShare: null });
   assert.equal(uses.size, 2);
+});
+
+test('a resize has the fields that differ from the last report, and no others', () => {
+  const kernel = aKernel('a', { gpus: 0.25, priority: 'normal' });
+  assert.deepEqual(changesOf(kernel, {}), {});
+  assert.deepEqual(changesOf(kernel, { gpus: 0.5 }), { gpus: 0.5 });
+  assert.deepEqual(changesOf(kernel, { gpus: 0.25, priority: 'low' }), { priority: 'low' });
+  assert.deepEqual(changesOf(kernel, { gpus: 0.25, memory: '8GiB', priority: 'normal' }), { memory: '8GiB' });
+});
+
+const trans = { __: (text, ...values) => text.replace(/%(\d)/g, (_, place) => values[place - 1]) };
+const aCordon = changes => ({ since: '2026-01-01T00:10:00.000Z', reason: null, draining: false, ...changes });
+const aReport = (cordon, others = []) => ({
+  node: { name: 'here', agent: 'ok', message: null, driver: 'softgpu', cordon }, nodes: others, devices: []
+});
+
+test('the health of a node has its cordon with the reason, beside what its agent tells', () => {
+  const now = new Date('2026-01-02T00:00:00Z');
+  const healths = report => nodeRows(report, now, trans).map(row => row.health);
+  assert.deepEqual(healths(aReport(null)), ['healthy']);
+  const [cordoned] = healths(aReport(aCordon({ reason: 'new driver' })));
+  assert.match(cordoned, /^healthy; cordoned since .*\d.*: new driver$/);
+  const other = { name: 'gpu-2', state: 'unknown', message: 'Its agent does not dial.', driver: null, devices: [] };
+  const [, drained] = healths(aReport(null, [{ ...other, cordon: aCordon({ draining: true }) }]));
+  assert.match(drained, /^Its agent does not dial\.; drained since .*\d[^:]*:?\d*/);
+});
+
+test('a drained node is not cordoned again, and one without a name has no actions', () => {
+  assert.deepEqual(nodeActs({ name: 'here', cordon: null }), ['cordon', 'drain']);
+  assert.deepEqual(nodeActs({ name: 'here', cordon: aCordon() }), ['drain', 'uncordon']);
+  assert.deepEqual(nodeActs({ name: 'here', cordon: aCordon({ draining: true }) }), ['uncordon']);
+  assert.deepEqual(nodeActs({ name: '', cordon: null }), []);
 });
 
 function aScene() {

@@ -14,6 +14,8 @@ else:
     from status_script import GIB, StatusScript
 
 _URL = re.compile(r"/aliquot/api/v1/(holders|queue|quota)(\?|$)")
+# An action on a kernel or node: the end of its path.
+_ACTION_URL = re.compile(r"/aliquot/api/v1/((?:kernels/k-|nodes/)[^?]+)(\?|$)")
 _AT = "2026-01-01T00:10:00.000Z"
 
 
@@ -50,7 +52,10 @@ def a_user(name: str, **changes: Any) -> dict[str, Any]:
 
 
 class AdminScript:
-    """Answers the reports inside the browser. ``refusal``: the code and the message of all answers."""
+    """Answers the reports inside the browser. ``refusal``: the code and the message of all answers.
+
+    An action waits in ``actions`` until the test answers it.
+    """
 
     def __init__(self, kernels: list[dict[str, Any]]) -> None:
         example = StatusScript.example()
@@ -67,9 +72,16 @@ class AdminScript:
         self.quota: dict[str, Any] = _QUOTA
         self.refusal: tuple[int, str] | None = None
         self.requests = 0
+        self.actions: list[Route] = []
 
     def serve(self, page: Page) -> None:
         page.route(_URL, self._answer)
+        page.route(_ACTION_URL, lambda route: self.actions.append(route))
+
+    def asked(self) -> list[tuple[str, str, Any]]:
+        """Return the method, the end of the path, and the body of each action."""
+        requests = [route.request for route in self.actions]
+        return [(one.method, _ACTION_URL.search(one.url)[1], one.post_data_json) for one in requests]  # type: ignore[index]
 
     def _answer(self, route: Route) -> None:
         self.requests += 1
@@ -89,6 +101,7 @@ _NODE: dict[str, Any] = {
     "driver": None,
     "kernels": None,
     "devices": [],
+    "cordon": {"since": _AT, "reason": "new driver", "draining": False},
 }
 _REQUEST: dict[str, Any] = {
     "kernel_id": "k-waits",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -55,6 +56,23 @@ def test_without_lab_an_administrator_sees_a_users_kernel_and_ends_it(
     page.get_by_text("No kernel holds a GPU or waits for one.").wait_for()
     alice.panel.get_by_text("No kernel has a GPU").wait_for()
     assert errors == [], "the policy of the page allows all that it does"
+
+
+def test_without_lab_an_administrator_cordons_the_node_and_uncordons_it(
+    a_shared_gateway: GatewayProcess, a_page: Page
+) -> None:
+    a_page.goto(f"{a_shared_gateway.url}aliquot/admin?token={TOKENS['ada']}")
+    a_page.get_by_role("tab", name="Nodes and GPUs").click()
+    node = a_page.get_by_role("table", name="Nodes").get_by_role("row").nth(1)
+    dialog = a_page.get_by_role("dialog")
+    node.get_by_role("button", name="Cordon…").click()
+    dialog.get_by_label("Reason").fill("new driver")
+    dialog.get_by_role("button", name="Cordon", exact=True).click()
+    node.get_by_text(re.compile("; cordoned since .+: new driver$")).wait_for()
+    node.get_by_role("button", name="Uncordon…").click()
+    dialog.get_by_role("button", name="Uncordon", exact=True).click()
+    node.get_by_role("button", name="Cordon…").and_(node.get_by_text("Cordon…", exact=True)).wait_for()
+    assert node.get_by_text("cordoned since").count() == 0
 
 
 def test_the_pages_policy_lets_no_other_script_run(a_shared_gateway: GatewayProcess, a_page: Page) -> None:

@@ -1,7 +1,7 @@
 // The requests of the administrator's view: the client in Lab, the page's own in a browser without
 // Lab, a script in tests. No DOM.
 
-import { IHolders, IQueue, IQuota, ISizeRequest } from '../tokens';
+import { IHolders, INodeSchedule, IQueue, IQuota, ISizeRequest } from '../tokens';
 
 /** Each request rejects with an Error whose message is the server's, or says why none came. */
 export interface IAdminSource {
@@ -15,4 +15,9 @@ export interface IAdminSource {
   end(kernelId: string): Promise<void>;
   /** Send the kernel's owner a text, which Lab shows once. */
   message(kernelId: string, text: string): Promise<void>;
+  /** Let nothing new start on a node; an empty reason is none. */
+  cordon(node: string, reason: string): Promise<INodeSchedule>;
+  /** Cordon a node, and swap its kernels out. */
+  drain(node: string, reason: string): Promise<INodeSchedule>;
+  uncordon(node: string): Promise<INodeSchedule>;
 }

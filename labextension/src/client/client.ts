@@ -9,6 +9,7 @@ import {
   IHolders,
   IKernel,
   IDryRun,
+  INodeSchedule,
   IQueue,
   IQuota,
   IRunningCell,
@@ -229,6 +230,25 @@ export class AliquotClient implements IStatusSource {
   /** End a kernel, also one of another user; its variables are lost. */
   async end(kernelId: string): Promise<void> {
     await KernelAPI.shutdownKernel(kernelId, this.settings);
+  }
+
+  /** Let nothing new start on a node; an empty reason is none. For administrators. */
+  cordon(node: string, reason: string): Promise<INodeSchedule> {
+    return this._actOnNode(node, 'cordon', reason);
+  }
+
+  /** Cordon a node, and swap its kernels out. For administrators. */
+  drain(node: string, reason: string): Promise<INodeSchedule> {
+    return this._actOnNode(node, 'drain', reason);
+  }
+
+  /** Let kernels start on a node again. For administrators. */
+  uncordon(node: string): Promise<INodeSchedule> {
+    return this._actOnNode(node, 'uncordon', '');
+  }
+
+  private async _actOnNode(node: string, verb: string, reason: string): Promise<INodeSchedule> {
+    return (await this._json('POST', ['nodes', node, verb], reason === '' ? {} : { reason })) as INodeSchedule;
   }
 
   private _url(path: readonly string[]): string {

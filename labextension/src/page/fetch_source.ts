@@ -1,7 +1,7 @@
 // The requests of the gateway's own page of administrators, with the page's login. No Lab here.
 
 import { IAdminSource } from '../admin/admin_source';
-import { IHolders, IQueue, IQuota, ISizeRequest } from '../tokens';
+import { IHolders, INodeSchedule, IQueue, IQuota, ISizeRequest } from '../tokens';
 
 export class FetchSource implements IAdminSource {
   /** `_base` is the server's base URL, `_xsrf` the token that the server wrote into the page. */
@@ -40,6 +40,23 @@ export class FetchSource implements IAdminSource {
 
   async message(kernelId: string, text: string): Promise<void> {
     await this._ask('POST', `${kernelPath(kernelId)}/message`, { text });
+  }
+
+  cordon(node: string, reason: string): Promise<INodeSchedule> {
+    return this._actOnNode(node, 'cordon', reason);
+  }
+
+  drain(node: string, reason: string): Promise<INodeSchedule> {
+    return this._actOnNode(node, 'drain', reason);
+  }
+
+  uncordon(node: string): Promise<INodeSchedule> {
+    return this._actOnNode(node, 'uncordon', '');
+  }
+
+  private async _actOnNode(node: string, verb: string, reason: string): Promise<INodeSchedule> {
+    const path = `aliquot/api/v1/nodes/${encodeURIComponent(node)}/${verb}`;
+    return JSON.parse(await this._ask('POST', path, reason === '' ? {} : { reason })) as INodeSchedule;
   }
 
   private async _get<T>(path: string): Promise<T> {

@@ -3,7 +3,9 @@
 import * as React from 'react';
 
 import { IAdminSource } from '../../admin/admin_source';
+import { changesOf } from '../../admin/size_change';
 import { IHolderKernel, ISizeRequest, ITranslation } from '../../tokens';
+import { ActionDialog, Confirmation, failureText, IOutcome } from './action_dialog';
 import { bytesText, idleText, nameText, sizeText, stateText } from './admin_words';
 import { MessageField, SizeFields } from './kernel_fields';
 
@@ -13,31 +15,23 @@ interface IKernelDialogProps {
   kernel: IHolderKernel;
   source: IAdminSource;
   trans: ITranslation;
-  /** Called when the dialog closes; with the text of what was done, if it was. */
-  onClose: (done: string | null) => void;
+  /** Called when the dialog closes, and when the outcome of its action is known. */
+  onClose: (outcome: IOutcome | null) => void;
 }
 
 export function KernelDialog({ kernel, source, trans, onClose }: IKernelDialogProps): JSX.Element {
-  const box = React.useRef<HTMLDialogElement>(null);
   const [act, setAct] = React.useState<Act | null>(null);
-  React.useEffect(() => {
-    box.current?.showModal();
-  }, []);
-  const title = React.useId();
+  const [isBusy, setBusy] = React.useState(false);
   return (
-    <dialog
-      ref={box}
-      className="aliquot-Admin-dialog"
-      aria-labelledby={title}
-      onClose={event => event.target === box.current && onClose(null)}
-    >
-      <h2 id={title}>{nameText(kernel)}</h2>
-      {act === null ? (
-        <Choice {...{ kernel, trans, setAct }} onClose={() => box.current?.close()} />
-      ) : (
-        <Confirmation key={act} {...{ act, kernel, source, trans, onClose }} onBack={() => setAct(null)} />
-      )}
-    </dialog>
+    <ActionDialog title={nameText(kernel)} isBusy={isBusy} onClose={() => onClose(null)}>
+      {close =>
+        act === null ? (
+          <Choice {...{ kernel, trans, setAct }} onClose={close} />
+        ) : (
+          <Step key={act} {...{ act, kernel, source, trans, isBusy, setBusy }} onBack={() => setAct(null)} onOutcome={onClose} />
+        )
+      }
+    </ActionDialog>
   );
 }
 
@@ -110,51 +104,41 @@ function Facts({ kernel, trans }: { kernel: IHolderKernel; trans: ITranslation }
   );
 }
 
-interface IConfirmationProps {
+interface IStepProps {
   act: Act;
   kernel: IHolderKernel;
   source: IAdminSource;
   trans: ITranslation;
+  isBusy: boolean;
+  setBusy: (isBusy: boolean) => void;
   onBack: () => void;
-  onClose: (done: string | null) => void;
+  onOutcome: (outcome: IOutcome) => void;
 }
 
-function Confirmation({ act, kernel, source, trans, onBack, onClose }: IConfirmationProps): JSX.Element {
-  const [size, setSize] = React.useState<Partial<ISizeRequest>>({ gpus: kernel.gpus, priority: kernel.priority });
+function Step({ act, kernel, source, trans, ...rest }: IStepProps): JSX.Element {
+  const [size, setSize] = React.useState<Partial<ISizeRequest>>({});
   const [text, setText] = React.useState('');
-  const [failure, setFailure] = React.useState('');
-  const [isBusy, setBusy] = React.useState(false);
-  const send = (event: React.FormEvent): void => {
-    event.preventDefault();
-    setBusy(true);
-    setFailure('');
-    request(act, kernel, source, size, text).then(
-      () => onClose(doneText(act, kernel, trans)),
-      error => {
-        setBusy(false);
-        setFailure(error instanceof Error ? error.message : String(error));
-      }
-    );
+  const send = async (): Promise<string> => {
+    const changes = changesOf(kernel, size);
+    if (act === 'resize' && Object.keys(changes).length === 0) {
+      throw new Error(trans.__('Nothing was changed. Change a field.'));
+    }
+    await request(act, kernel, source, changes, text);
+    return doneText(act, kernel, trans);
+  };
+  const fields = {
+    resize: <SizeFields {...{ kernel, size, trans }} onChange={setSize} />,
+    message: <MessageField text={text} onChange={setText} trans={trans} />
   };
   return (
-    <form onSubmit={send}>
-      <p>{questionText(act, kernel, trans)}</p>
-      {act === 'resize' && <SizeFields size={size} onChange={setSize} trans={trans} />}
-      {act === 'message' && <MessageField text={text} onChange={setText} trans={trans} />}
-      {failure && (
-        <p className="aliquot-Admin-note" role="alert">
-          {failure}
-        </p>
-      )}
-      <div className="aliquot-Admin-actions">
-        <button type="submit" autoFocus={act !== 'message' && act !== 'resize'} disabled={isBusy} data-act={act}>
-          {confirmText(act, trans)}
-        </button>
-        <button type="button" onClick={onBack}>
-          {trans.__('Back')}
-        </button>
-      </div>
-    </form>
+    <Confirmation
+      {...{ act, send, ...rest }}
+      question={questionText(act, kernel, trans)}
+      confirm={confirmText(act, trans)}
+      back={trans.__('Back')}
+      fields={act === 'resize' || act === 'message' ? fields[act] : null}
+      failedText={message => failureText(nameText(kernel), message, trans)}
+    />
   );
 }
 

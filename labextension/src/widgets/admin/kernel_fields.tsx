@@ -2,18 +2,21 @@
 
 import * as React from 'react';
 
-import { ISizeRequest, ITranslation, Priority } from '../../tokens';
+import { IHolderKernel, ISizeRequest, ITranslation, Priority } from '../../tokens';
 
 /** The gateway takes no longer one. */
 const LONGEST_MESSAGE = 500;
 
 interface ISizeFieldsProps {
+  kernel: IHolderKernel;
+  /** The fields that were changed; the others show what the kernel has. */
   size: Partial<ISizeRequest>;
   onChange: (size: Partial<ISizeRequest>) => void;
   trans: ITranslation;
 }
 
-export function SizeFields({ size, onChange, trans }: ISizeFieldsProps): JSX.Element {
+export function SizeFields({ kernel, size, onChange, trans }: ISizeFieldsProps): JSX.Element {
+  const { gpus = kernel.gpus, priority = kernel.priority } = size;
   return (
     <div className="aliquot-Admin-fields">
       <label>
@@ -24,7 +27,7 @@ export function SizeFields({ size, onChange, trans }: ISizeFieldsProps): JSX.Ele
           required
           min="0.01"
           step="0.01"
-          value={Number.isFinite(size.gpus) ? size.gpus : ''}
+          value={Number.isFinite(gpus) ? gpus : ''}
           onChange={event => onChange({ ...size, gpus: event.target.valueAsNumber })}
         />
       </label>
@@ -43,7 +46,7 @@ export function SizeFields({ size, onChange, trans }: ISizeFieldsProps): JSX.Ele
       <label>
         {trans.__('Priority')}
         <select
-          value={size.priority}
+          value={priority}
           onChange={event => onChange({ ...size, priority: event.target.value as Priority })}
         >
           <option value="normal">{trans.__('normal')}</option>

@@ -1,21 +1,22 @@
-// Nodes and devices with their health.
+// Nodes and devices with their health, and the actions on nodes.
 
 import * as React from 'react';
 
+import { INodeRow, NodeAct, nodeActs, nodeRows } from '../../admin/node_rows';
 import { formatBytes, formatShare } from '../../base/quantities';
 import { IDevice, IHolders, ITranslation } from '../../tokens';
 import { amountText, UNKNOWN } from './admin_words';
+import { nodeActName, nodeActText } from './node_dialog';
 import { Table } from './table';
 
-interface INodeRow {
-  readonly name: string;
-  readonly driver: string | null;
-  readonly health: string;
-  readonly devices: readonly IDevice[];
+interface INodesProps {
+  holders: IHolders;
+  trans: ITranslation;
+  onAct: (node: INodeRow, act: NodeAct) => void;
 }
 
-export function Nodes({ holders, trans }: { holders: IHolders; trans: ITranslation }): JSX.Element {
-  const nodes = rows(holders, trans);
+export function Nodes({ holders, trans, onAct }: INodesProps): JSX.Element {
+  const nodes = nodeRows(holders, new Date(), trans);
   return (
     <>
       <h2>{trans.__('Nodes')}</h2>
@@ -26,11 +27,18 @@ export function Nodes({ holders, trans }: { holders: IHolders; trans: ITranslati
           { title: trans.__('Node'), isText: true },
           { title: trans.__('Health'), isText: true },
           { title: trans.__('Driver'), isText: true },
-          { title: trans.__('GPUs') }
+          { title: trans.__('GPUs') },
+          { title: trans.__('Actions'), isText: true }
         ]}
-        rows={nodes.map(({ name, health, driver, devices }) => ({
-          key: name,
-          cells: [name || UNKNOWN, health, driver ?? UNKNOWN, devices.length]
+        rows={nodes.map(node => ({
+          key: node.name,
+          cells: [
+            node.name || UNKNOWN,
+            node.health,
+            node.driver ?? UNKNOWN,
+            node.devices.length,
+            <Actions key="act" {...{ node, trans, onAct }} />
+          ]
         }))}
       />
       <h2>{trans.__('GPUs')}</h2>
@@ -54,6 +62,18 @@ export function Nodes({ holders, trans }: { holders: IHolders; trans: ITranslati
   );
 }
 
+function Actions({ node, trans, onAct }: { node: INodeRow } & Omit<INodesProps, 'holders'>): JSX.Element {
+  return (
+    <div className="aliquot-Admin-rowActions">
+      {nodeActs(node).map(act => (
+        <button key={act} type="button" aria-label={nodeActName(act, node.name, trans)} onClick={() => onAct(node, act)}>
+          {nodeActText(act, trans)}
+        </button>
+      ))}
+    </div>
+  );
+}
+
 function cells(device: IDevice, node: string, trans: ITranslation): readonly React.ReactNode[] {
   const { index, lost, name, reserved_gpus, used_bytes, memory_bytes, utilization_percent, temperature_celsius } = device;
   return [
@@ -67,14 +87,4 @@ function cells(device: IDevice, node: string, trans: ITranslation): readonly Rea
     utilization_percent === null ? UNKNOWN : `${utilization_percent} %`,
     temperature_celsius === null ? UNKNOWN : `${amountText(temperature_celsius)} °C`
   ];
-}
-
-function rows({ node, nodes, devices }: IHolders, trans: ITranslation): INodeRow[] {
-  const here = node.agent === 'ok' ? (node.message ?? trans.__('healthy')) : (node.message ?? trans.__('no agent answers'));
-  const own = node.name === '' && devices.length === 0 && nodes.length > 0 ? [] : [{ ...node, health: here, devices }];
-  const others = nodes.map(one => ({
-    ...one,
-    health: one.message ?? (one.state === 'connected' ? trans.__('healthy') : trans.__('not connected'))
-  }));
-  return [...own, ...others];
 }

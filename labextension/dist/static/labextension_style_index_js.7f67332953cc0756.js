@@ -188,16 +188,17 @@ input.jp-mod-styled.aliquot-Slider-number {
   font: inherit;
 }
 
-.aliquot-Admin button:not(:disabled) {
+.aliquot-Admin button:not(:disabled, [aria-disabled='true']) {
   cursor: pointer;
 }
 
-.aliquot-Admin button:disabled {
+.aliquot-Admin button:disabled,
+.aliquot-Admin button[aria-disabled='true'] {
   border-style: dashed;
   color: var(--jp-ui-font-color2);
 }
 
-.aliquot-Admin button:hover:not(:disabled) {
+.aliquot-Admin button:hover:not(:disabled, [aria-disabled='true']) {
   background: var(--jp-layout-color2);
 }
 
@@ -383,6 +384,12 @@ input.jp-mod-styled.aliquot-Slider-number {
   flex-wrap: wrap;
   gap: 8px;
   margin-top: 16px;
+}
+
+.aliquot-Admin-rowActions {
+  display: flex;
+  flex-wrap: wrap;
+  gap: 4px;
 }
 
 .aliquot-Admin-fields label {
