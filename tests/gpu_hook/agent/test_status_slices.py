@@ -39,6 +39,7 @@ def a_status_maker(node: AReservationsNode, *readings: DeviceReading) -> StatusM
     subjects = SimpleNamespace(
         ledger=node.ledger,
         reservations=node.reservations,
+        evictions=SimpleNamespace(leaving=list),  # no kernel leaves
         monitor=SimpleNamespace(readings=readings, problem=""),
         auditor=SimpleNamespace(findings=Findings()),
         enforcement=enforcement,
