@@ -98,7 +98,7 @@ def test_a_node_whose_devices_cannot_be_summed_is_shown_without_them() -> None:
     broken: Any = "x"
     status = NodeStatus("bad", "softgpu", "hook", (DeviceStatus(**device(reserved_hundredths=broken)),), (), 1)
     views = [RemoteNodeView(name, True, "", SystemClock().wall(), status) for name in ("bad",)]
-    [bad, good] = nodes_report([*views, RemoteNodeView("good", message="Unknown")], "alice", ReportMemo())
+    [bad, good] = nodes_report([*views, RemoteNodeView("good", message="Unknown")], "alice", ReportMemo(), {})
     assert (bad["devices"], "cannot be shown" in (bad["message"] or "")) == ([], True)
     assert good["message"] == "Unknown"
 
@@ -110,5 +110,5 @@ def test_sums_of_a_node_are_made_once_for_each_status() -> None:
     assert memo.devices_of("a", first) is made
     assert memo.devices_of("a", second) is not made
     kept = memo.devices_of("a", second)
-    nodes_report([], "alice", memo)
+    nodes_report([], "alice", memo, {})
     assert memo.devices_of("a", second) is not kept, "of a node that was forgotten meanwhile"
