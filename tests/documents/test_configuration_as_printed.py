@@ -124,7 +124,7 @@ def test_printed_extras_exist() -> None:
     project = (ROOT / "pyproject.toml").read_text()
     extras = re.findall(r"^([a-z]+) = \[", project.partition("[project.optional-dependencies]")[2], re.MULTILINE)
     named = {extra for command in printed() for found in _EXTRAS.findall(command) for extra in found.split(",")}
-    assert named == {"lab", "demo", "hub"}
+    assert named == {"lab", "demo", "hub", "mcp"}
     assert named <= set(extras)
 
 
