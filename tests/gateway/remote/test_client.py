@@ -41,7 +41,6 @@ def test_code_that_sends_buffers_or_ends_its_kernel_ends_for_the_client(a_gatewa
         assert client.run_code(kernel_id, SEND_BUFFERS).text == "a figure\n"
         with pytest.raises(NoAnswerError, match="died or was restarted"):
             client.run_code(kernel_id, "import os; os.kill(os.getpid(), 9)", timeout_seconds=300)
-        client.end_kernel(kernel_id)
 
 
 def test_events_and_code_need_the_servers_token(a_gateway: Server) -> None:
