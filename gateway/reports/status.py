@@ -56,7 +56,7 @@ class NodeKernel(TypedDict):
 
 
 class NodeSchedule(TypedDict):
-    """Whether kernels start on a node, and the kernels that are there."""
+    """A node's cordon, and the kernels that are on the node."""
 
     name: str
     cordon: Cordon | None

@@ -47,7 +47,7 @@ c.Aliquot.keep_kernels = "never"
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    """Return the folder of a reader beside whom a gateway runs, with a kernel of alice's."""
+    """Return a reader's folder, beside a gateway with a kernel of alice's."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = f"aliquot serve --config gateway.py --port {port} --allow-root --ServerApp.port_retries=0"

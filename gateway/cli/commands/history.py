@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
+from rich.console import RenderableType
 from traitlets import Bool, Unicode
 
 from jupyter_aliquot.gateway.base.errors import CommandError, UsageError
@@ -16,6 +18,22 @@ from jupyter_aliquot.gateway.terminal.tables import console
 from jupyter_aliquot.gateway.terminal.usage_table import usage_table
 
 from .base import JSON_FLAG, WHICH_GATEWAY, Command
+
+
+def _show(command: HistoryCommand | UsageCommand, path: str, table: Callable[[Any], RenderableType]) -> None:
+    """Print the gateway's answer at a path as CSV, JSON or a table, as the user asked. Raises CommandError."""
+    try:
+        text = Gateways.of(command.runtime_dir).text(path)
+    except (NoGatewayHere, GatewayRefusal) as error:
+        raise CommandError(str(error)) from None
+    if command.csv_output:
+        print(text, end="")
+        return
+    report: dict[str, Any] = json.loads(text)
+    if command.json_output:
+        print(json.dumps(report, indent=2, ensure_ascii=False))
+        return
+    console().print(table(report))
 
 
 class HistoryCommand(Command):
@@ -50,18 +68,7 @@ class HistoryCommand(Command):
                 f"Requested --range {self.asked_range!r}, which is no range. Use one of {', '.join(RANGES)}"
             )
         query = urlencode({"range": self.asked_range, "format": "csv" if self.csv_output else "json"})
-        try:
-            text = Gateways.of(self.runtime_dir).text(f"history?{query}")
-        except (NoGatewayHere, GatewayRefusal) as error:
-            raise CommandError(str(error)) from None
-        if self.csv_output:
-            print(text, end="")
-            return
-        report: dict[str, Any] = json.loads(text)
-        if self.json_output:
-            print(json.dumps(report, indent=2, ensure_ascii=False))
-            return
-        console().print(history_table(report))
+        _show(self, f"history?{query}", history_table)
 
 
 class UsageCommand(Command):
@@ -109,15 +116,4 @@ class UsageCommand(Command):
         chosen = {"month": self.month, "from": self.begin, "to": self.end, "user": self.user, "team": self.team}
         query = {name: value for name, value in chosen.items() if value}
         query |= {"by": self.by, "format": "csv" if self.csv_output else "json"}
-        try:
-            text = Gateways.of(self.runtime_dir).text(f"usage?{urlencode(query)}")
-        except (NoGatewayHere, GatewayRefusal) as error:
-            raise CommandError(str(error)) from None
-        if self.csv_output:
-            print(text, end="")
-            return
-        report: dict[str, Any] = json.loads(text)
-        if self.json_output:
-            print(json.dumps(report, indent=2, ensure_ascii=False))
-            return
-        console().print(usage_table(report))
+        _show(self, f"usage?{urlencode(query)}", usage_table)
