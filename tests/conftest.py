@@ -91,7 +91,14 @@ def group_of(nodeid: str) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort the groups; the order within a folder stays. Called by pytest."""
+    """Sort the groups; the order within a folder stays. Called by pytest.
+
+    Leave out what `make soak` alone runs: ``@pytest.mark.soak(alone=REASON)``.
+    """
+    for item in items:
+        reason = next((mark.kwargs["alone"] for mark in item.iter_markers("soak") if "alone" in mark.kwargs), None)
+        if reason is not None and "ALIQUOT_SOAK" not in os.environ:
+            item.add_marker(pytest.mark.skip(reason=f"{reason}: make soak"))
 
     def rank(item: pytest.Item) -> int:
         place = item.path.relative_to(HERE).as_posix() if item.path.is_relative_to(HERE) else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,8 +18,7 @@ else:
     from hub_in_container import HubInContainer
 
 
-@pytest.mark.soak
-@pytest.mark.skipif("ALIQUOT_SOAK" not in os.environ, reason="starts a Hub in a container: make soak")
+@pytest.mark.soak(alone="starts a Hub in a container")
 def test_a_servers_container_holds_no_gpu_and_its_kernels_have_the_size_of_the_spawn_page(a_podman: Engine) -> None:
     if problem := hub_problem():
         pytest.skip(problem)

@@ -5,7 +5,6 @@ Its Hub knows it and does not start it.
 
 from __future__ import annotations
 
-import os
 import signal
 import urllib.error
 
@@ -16,8 +15,7 @@ from hub_process import HubProcess, hub_problem, until
 LIMITS = {"alice": 0.5}
 
 
-@pytest.mark.soak
-@pytest.mark.skipif("ALIQUOT_SOAK" not in os.environ, reason="starts one more Hub: make soak")
+@pytest.mark.soak(alone="starts one more Hub")
 def test_a_gateway_that_the_administrator_starts_serves_the_hubs_users() -> None:
     if problem := hub_problem():
         pytest.skip(problem)

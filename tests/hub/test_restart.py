@@ -5,7 +5,6 @@ Kernels go on, and their users' next servers find them.
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
 
@@ -23,8 +22,7 @@ def gateway_pid(hub: HubProcess) -> int:
 HUB = {"with_lab": False, "options": ("--Aliquot.keep_kernels=always",)}
 
 
-@pytest.mark.soak
-@pytest.mark.skipif("ALIQUOT_SOAK" not in os.environ, reason="starts a whole Hub twice: make soak")
+@pytest.mark.soak(alone="starts a whole Hub twice")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_kernels_outlive_their_hub_and_its_gateway(number: int, a_hub: HubProcess, tmp_path: Path) -> None:
     a_hub.start_server("alice", gpu="0.25")

@@ -177,7 +177,7 @@ def hub() -> Iterator[HubOfAccounts]:
         yield hub
 
 
-@pytest.mark.soak
+@pytest.mark.soak(alone="ends Hub, gateway, agent and relay host in turn for minutes")
 @pytest.mark.timeout(600 + 120 * ROUNDS)
 def test_rounds_of_restarts_lose_no_kernel_and_no_line(hub: HubOfAccounts) -> None:
     machine = Machine(hub)

@@ -5,7 +5,6 @@ A real Hub reports which users have a server.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
@@ -26,8 +25,7 @@ def report(hub: HubProcess, kernel_id: str, token: str) -> Any:
     return found
 
 
-@pytest.mark.soak
-@pytest.mark.skipif("ALIQUOT_SOAK" not in os.environ, reason="waits for minutes of a policy: make soak")
+@pytest.mark.soak(alone="waits for minutes of a policy")
 def test_a_kernel_ends_after_its_users_server_and_one_whose_server_came_back_stays(a_hub: HubProcess) -> None:
     def has_told(name: str) -> bool:
         return report(a_hub, kernels[name], tokens[name])["scheduled_termination"] is not None

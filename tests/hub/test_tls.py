@@ -7,7 +7,6 @@ the gateway to the Hub; each trusts by the configuration in docs/how-to/jupyterh
 from __future__ import annotations
 
 import json
-import os
 import signal
 import ssl
 import urllib.error
@@ -53,8 +52,7 @@ def certified(folder: Path) -> Files:
     return Files(made["key"], made["cert"], made["ca"])
 
 
-@pytest.mark.soak
-@pytest.mark.skipif("ALIQUOT_SOAK" not in os.environ, reason="starts one more Hub: make soak")
+@pytest.mark.soak(alone="starts one more Hub")
 def test_a_hub_and_its_gateway_work_over_tls_by_a_private_authority(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,8 +92,7 @@ def test_a_hub_and_its_gateway_work_over_tls_by_a_private_authority(
         gateway.wait()
 
 
-@pytest.mark.soak
-@pytest.mark.skipif("ALIQUOT_SOAK" not in os.environ, reason="starts one more Hub: make soak")
+@pytest.mark.soak(alone="starts one more Hub")
 def test_a_gateway_on_loopback_works_with_a_hub_whose_internal_tls_is_on(tmp_path: Path) -> None:
     if problem := hub_problem():
         pytest.skip(problem)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -36,17 +35,6 @@ else:
 _WITHOUT_OPTIMIZING = "--js-flags=--no-opt --no-maglev"
 # The page polls every quarter of a second: tests wait for the state that they test, and never long.
 _FAST: dict[str, dict[str, Any]] = {"@jupyter-aliquot/labextension:plugin": {"refreshInterval": 0.5}}
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of this folder. Called by pytest.
-
-    A long browser test runs in `make soak` alone, and not once with a smaller factor.
-    """
-    ours = [item for item in items if item.path.parent == Path(__file__).parent]
-    for item in ours:
-        if item.get_closest_marker("soak") and "ALIQUOT_SOAK" not in os.environ:
-            item.add_marker(pytest.mark.skip(reason="a long browser test: make soak"))
 
 
 @pytest.fixture(scope="session")

@@ -62,14 +62,18 @@ class Network:
         self._open.append(socket)
 
 
-@pytest.mark.parametrize("name", ["python3", "python3.gpu-0.25"])
+@pytest.mark.parametrize(
+    "name", ["python3.gpu-0.25", pytest.param("python3", marks=pytest.mark.soak(alone="a long browser test"))]
+)
 def test_a_page_that_comes_back_asks_for_a_kernel_that_is_gone_no_more(
     an_aliquot_lab: LabProcess, a_page: Page, name: str
 ) -> None:
     _stays_quiet(an_aliquot_lab, a_page, name, an_aliquot_lab.url, an_aliquot_lab.token)
 
 
-@pytest.mark.parametrize("ends", ["her own server", "the gateway"])
+@pytest.mark.parametrize(
+    "ends", ["the gateway", pytest.param("her own server", marks=pytest.mark.soak(alone="a long browser test"))]
+)
 def test_so_does_a_page_of_a_users_own_server_in_gateway_mode(
     a_shared_gateway: GatewayProcess, alices_lab: LabProcess, a_page: Page, ends: str
 ) -> None:

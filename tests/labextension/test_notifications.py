@@ -124,7 +124,7 @@ _SEND = """() => {
 }"""
 
 
-@pytest.mark.soak
+@pytest.mark.soak(alone="a long browser test")
 def test_a_widget_whose_kernel_does_not_read_is_told_of(an_aliquot_lab: LabProcess, a_page: Page) -> None:
     an_aliquot_lab.end_kernels()
     path = an_empty_notebook(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.browser, pytest.mark.soak, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.browser, pytest.mark.soak(alone="a long browser test"), pytest.mark.timeout(1800)]
 IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 
 

@@ -116,7 +116,7 @@ def a_mortal_gateway() -> Iterator[GatewayProcess]:
         gateway.end_kernels()
 
 
-@pytest.mark.soak
+@pytest.mark.soak(alone="a long browser test")
 def test_an_open_notebook_runs_cells_again_after_its_server_had_given_the_gateway_up(
     a_mortal_gateway: GatewayProcess, a_page: Page
 ) -> None:

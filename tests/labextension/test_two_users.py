@@ -172,7 +172,7 @@ def test_at_the_limit_of_kernels_a_notebook_gets_one_of_another_size_and_runs_on
     alice.lab.finish_command("kernelmenu:shutdown")
 
 
-@pytest.mark.soak
+@pytest.mark.soak(alone="a long browser test")
 def test_a_kernel_of_the_gateways_own_pages_is_shared_used_and_then_only_seen(
     a_shared_gateway: GatewayWithPages, labs_of_two: list[LabProcess], pages: Callable[[], Page]
 ) -> None:

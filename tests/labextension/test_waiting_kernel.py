@@ -76,7 +76,10 @@ def behind_the_hub(a_browser: Browser) -> Iterator[Desk]:
         context.close()
 
 
-@pytest.fixture(params=["own_server", "gateway_mode", "behind_the_hub"])
+_SOAK_ALONE = pytest.mark.soak(alone="a long browser test")  # behind the Hub is gateway mode, too
+
+
+@pytest.fixture(params=["own_server", pytest.param("gateway_mode", marks=_SOAK_ALONE), "behind_the_hub"])
 def a_desk(request: pytest.FixtureRequest, a_page: Page) -> Iterator[Desk]:
     a_page.on("dialog", lambda dialog: dialog.accept())  # the page leaves a notebook that is not saved
     desk: Desk = request.getfixturevalue(request.param)

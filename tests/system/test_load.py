@@ -47,8 +47,7 @@ def descriptors(scene: Scene) -> int:
     return len(os.listdir(f"/proc/{scene.gateway.pid}/fd"))
 
 
-@pytest.mark.soak
-@pytest.mark.skipif("ALIQUOT_SOAK" not in os.environ, reason="a thousand kernels for minutes: make soak")
+@pytest.mark.soak(alone="a thousand kernels for minutes")
 @pytest.mark.parametrize("a_scene", [USERS], indirect=True)
 def test_a_day_of_many_users_leaves_nothing(a_scene: Scene) -> None:
     leaves_nothing(a_scene, KERNELS, CHURN_SECONDS, 3)

@@ -15,7 +15,7 @@ LONG = (
 )
 
 
-@pytest.mark.soak
+@pytest.mark.soak(alone="runs the test suites of Jupyter")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("suite", [SHORT, *(LONG if SOAK > 1 else ())], ids=lambda suite: suite.package)
 def test_what_passes_plain_passes_on_relays(suite: Suite, upstream: Any) -> None:

@@ -44,6 +44,7 @@ print(json.dumps([count.value, total.value, too_much, os.getcwd(), os.getuid(), 
 """
 
 
+@pytest.mark.soak(alone="builds all images of the deployment")
 @pytest.mark.timeout(900)
 def test_the_composed_services_run_a_cell_on_a_quarter_of_a_gpu(
     deploy: Callable[[Engine], Deployment], a_docker: Engine
@@ -51,8 +52,7 @@ def test_the_composed_services_run_a_cell_on_a_quarter_of_a_gpu(
     run_a_cell(deploy(a_docker))
 
 
-@pytest.mark.soak
-@pytest.mark.skipif("ALIQUOT_SOAK" not in os.environ, reason="builds all images once more: make soak")
+@pytest.mark.soak(alone="builds all images once more")
 @pytest.mark.timeout(900)
 def test_they_do_on_podman_too(deploy: Callable[[Engine], Deployment], a_podman: Engine) -> None:
     run_a_cell(deploy(a_podman))

@@ -274,11 +274,11 @@ async def test_a_page_that_comes_back_with_its_session_has_its_cells_run_once(a_
 
 
 @pytest.mark.parametrize(
-    "more_config", [{"Limits": {"unread_bytes": 64 << 20, "message_bytes": 32 << 20}}], indirect=True
+    "more_config", [{"Limits": {"unread_bytes": 8 << 20, "message_bytes": 4 << 20}}], indirect=True
 )
 async def test_what_is_kept_is_bounded_and_what_is_too_much_is_refused_in_words(a_line: Line) -> None:
     page = await a_line.page().open()
-    asked = [await page.run("#" * (24 << 20)) for _ in range(3)]
+    asked = [await page.run("#" * (3 << 20)) for _ in range(3)]
     shown = await page.finish(asked[2])
     [error] = [message for message in shown if message.type == "error"]
     assert error.content["ename"] == "KernelNotResponding"

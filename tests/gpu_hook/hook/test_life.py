@@ -101,8 +101,7 @@ def test_a_request_survives_an_agent_that_dies_before_it_answers(a_null_node: An
     assert program.answer()[0] == 0
 
 
-@pytest.mark.soak
-@pytest.mark.skipif("ALIQUOT_SOAK" not in os.environ, reason="waits half a minute: make soak")
+@pytest.mark.soak(alone="waits half a minute")
 def test_a_silent_agent_is_out_of_memory_in_the_end(a_kernel: tuple[Any, Any]) -> None:
     agent, program = a_kernel
     agent.is_silent = True

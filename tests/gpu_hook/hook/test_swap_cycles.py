@@ -220,8 +220,7 @@ def test_segments_that_are_too_small_move_nothing(at_work: Callable[..., Any]) -
         worker.end()
 
 
-@pytest.mark.soak
-@pytest.mark.skipif("ALIQUOT_SOAK" not in os.environ, reason="a hundred cycles are above; hundreds: make soak")
+@pytest.mark.soak(alone="a hundred cycles are above; hundreds")
 def test_cycles_by_the_hundreds_under_work_are_not_noticed(at_work: Callable[..., Any]) -> None:
     with at_work(seed=3) as (worker, orders):
         run_cycles(orders, max(150, 50 * SOAK), seed=3)

@@ -206,7 +206,7 @@ def is_nothing_held(node: Any) -> bool:
     return not any([*used, *(device["used_bytes"] for device in status["devices"])])
 
 
-@pytest.mark.soak
+@pytest.mark.soak(alone="kills everything below kernels for minutes")
 @pytest.mark.timeout(300 if SOAK == 1 else 900 + 60 * SOAK)
 @pytest.mark.parametrize("names", [(*NAMES, "link.sock"), NAMES], ids=["link.sock too", "link.sock spared"])
 def test_after_a_storm_each_kernel_works_and_nothing_is_left_of_those_that_end(
