@@ -32,7 +32,7 @@ _CANDIDATE = ""
 _LABELS: tuple[tuple[type[AliquotError], str], ...] = (
     (NeverFitsError, "never fits"),
     (DeviceLostError, "GPU lost"),
-    (LimitError, "over quota"),
+    (LimitError, "over limit"),
     (GrantError, "not on its GPUs"),
 )
 

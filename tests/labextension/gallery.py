@@ -117,7 +117,7 @@ def show_resize(lab: LabPage, images: Path) -> None:
     with _tall(lab):
         entry.evaluate("entry => entry.scrollIntoView({block: 'end'})")
         take(lab, images / "resize", around(lab.panel, margin=0))
-    form.get_by_role("button", name="Undo").click()
+    form.get_by_role("button", name="Reset").click()
     _fold(entry)
 
 

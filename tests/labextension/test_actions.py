@@ -88,7 +88,7 @@ def test_a_refusal_is_said_beside_the_button(a_panel: ScriptedPanel, actions: Lo
     a_panel.script.refusal = (503, "the node agent does not answer")
     actions.get_by_role("button", name="Swap Out Now").click()
     actions.get_by_role("alert").get_by_text("the node agent does not answer").wait_for()
-    actions.get_by_role("button", name="Undo").click()
+    actions.get_by_role("button", name="Reset").click()
     a_panel.lab.errors.clear()  # the browser writes each refusal into its console
 
 

@@ -117,7 +117,7 @@ def test_a_kernel_says_where_its_memory_is(a_panel: ScriptedPanel) -> None:
     ]
     for want in [*told, "restoring: 1.0 of 3.0 GiB"]:
         _kernels(a_panel).get_by_text(want).first.wait_for()
-    a_panel.shown.get_by_text("Mine is at position 2.").wait_for()
+    a_panel.shown.get_by_text("Yours is at position 2.").wait_for()
 
 
 def test_software_gpu_names_its_limits_and_a_real_one_has_none(a_panel: ScriptedPanel) -> None:
@@ -141,7 +141,7 @@ def test_kernels_come_wait_and_go_and_the_quota_is_told(a_panel: ScriptedPanel) 
     script.body["user"]["gpu_limit"] = {"gpus": 3, "held_gpus": 2.75, "left_gpus": 0.25}
     for want in ["python3.gpu-0.25", "2.5 GPUs", "queued: position 2 of 2", "0.25 GPU is free now"]:
         a_panel.shown.get_by_text(want, exact=True).wait_for()
-    a_panel.shown.get_by_text("2 kernels are queued. Mine is at position 2.").wait_for()
+    a_panel.shown.get_by_text("2 kernels are queued. Yours is at position 2.").wait_for()
     a_panel.shown.get_by_text("My GPU limit: 2.75 of 3 GPU held, 0.25 left").wait_for()
     assert a_panel.shown.get_by_role("meter", name="My GPU limit").get_attribute("aria-valuenow") == "2.75"
     script.body["kernels"] = []

@@ -136,11 +136,11 @@ def test_an_announced_end_is_told_and_taken_back_by_a_click(a_scripted_lab: LabP
     item.get_by_text("the kernel was ended by signal 11").wait_for()
     item.get_by_text("no GPU").wait_for()
     toast = page.locator(".Toastify__toast", has_text="plain.ipynb will be ended at")
-    toast.get_by_role("button", name="Keep it").click()
+    toast.get_by_role("button", name="Keep Running").click()
     _eventually(page, lambda: a_script.kept == ["k-1"], "the server is asked to keep it")
     a_script.keep_code = 409
-    item.get_by_role("button", name="Keep it").click()
+    item.get_by_role("button", name="Keep Running").click()
     page.locator(".Toastify__toast", has_text="It is ended for its age").wait_for()
     a_script.body["kernels"] = [a_script.a_kernel()]
     item.get_by_text("train.ipynb").wait_for()
-    assert item.get_by_role("button", name="Keep it").count() == 0
+    assert item.get_by_role("button", name="Keep Running").count() == 0

@@ -228,7 +228,7 @@ def a_state(*free: int, pending: int = 0, limit: int | None = None, **rest: Any)
             a_state(100, limit=40),
             Request(GpuShare(50)),
             "never",
-            "over quota: requested 0.5 GPU, but ada holds 0, waits for 0 and may have 0.4 in all. Choose a smaller "
+            "over limit: requested 0.5 GPU, but ada holds 0, waits for 0 and may have 0.4 in all. Choose a smaller "
             "size, end a kernel that is not needed, or, to change the size of one that runs, resize it or end it first",
         ),
         (

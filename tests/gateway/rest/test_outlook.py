@@ -49,7 +49,7 @@ async def test_a_size_is_told_with_its_name_its_limit_and_what_would_come(ask: A
     assert heads == {
         0.5: "starts at once",
         0.8: "queued: needs 0.8 GPU",
-        0.95: "over quota: requested 0.95 GPU, but alice holds 0, waits for 0 and may have 0.9 in all. Choose "
+        0.95: "over limit: requested 0.95 GPU, but alice holds 0, waits for 0 and may have 0.9 in all. Choose "
         "a smaller size, end a kernel that is not needed, or, to change the size of one that runs, resize it "
         "or end it first",
         2: "never fits: requested 2 GPUs (32.0 GiB), but this node has 1 GPU (16.0 GiB). Ask for less",
@@ -143,9 +143,9 @@ async def test_a_kernel_that_is_replaced_leaves_its_room_and_its_owners_quota(as
     beside = await outlook(ask, "alice", gpus=0.7)
     more = await outlook(ask, "alice", gpus=0.95, replaces=mine)
     assert beside["message"].startswith(
-        "over quota: requested 0.7 GPU, but alice holds 0.5, waits for 0 and may have 0.9 in all"
+        "over limit: requested 0.7 GPU, but alice holds 0.5, waits for 0 and may have 0.9 in all"
     )
-    assert more["message"].startswith("over quota: requested 0.95 GPU, but alice holds 0, waits for 0 ")
+    assert more["message"].startswith("over limit: requested 0.95 GPU, but alice holds 0, waits for 0 ")
     both = await ask("alice", "GET", PATH, params={"gpus": 0.1, "replaces": mine, "kernel": mine})
     assert both.status == 400
 

@@ -20,7 +20,7 @@ export function actionLabel(action: Action, trans: TranslationBundle): string {
     case 'restore':
       return trans.__('Restore');
     case 'postponeCulling':
-      return trans.__('Keep It');
+      return trans.__('Keep Running');
     case 'share':
       return trans.__('Share…');
     case 'restart':

@@ -57,7 +57,7 @@ function explain(problem: StatusError, trans: TranslationBundle): string {
   switch (problem.kind) {
     case 'not-installed':
       return trans.__(
-        'This Jupyter server does not run Aliquot. Install the package aliquot where the server runs, ' +
+        'This Jupyter server does not run Aliquot. Install the package jupyter-aliquot where the server runs, ' +
           'check it with "jupyter server extension list", and restart the server.'
       );
     case 'forbidden':

@@ -50,7 +50,7 @@ function Ends({ kernel, isMine, trans, keep }: IKernelNoticesProps): JSX.Element
           {trans.__('Ends at %1: %2', formatTime(soon.at, new Date()), soon.message)}
           {soon.can_postpone && isMine && (
             <button type="button" className="aliquot-Notice-action" onClick={() => keep(kernel)}>
-              {trans.__('Keep it')}
+              {trans.__('Keep Running')}
             </button>
           )}
         </Notice>

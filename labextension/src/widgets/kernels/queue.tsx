@@ -30,6 +30,6 @@ export function QueueLine({ status, kernels, trans }: IQueueProps): JSX.Element 
 
 function where(places: readonly number[], trans: TranslationBundle): string {
   return places.length === 1
-    ? trans.__('Mine is at position %1.', String(places[0]))
-    : trans.__('Mine are at positions %1.', places.join(', '));
+    ? trans.__('Yours is at position %1.', String(places[0]))
+    : trans.__('Yours are at positions %1.', places.join(', '));
 }

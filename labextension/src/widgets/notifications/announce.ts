@@ -80,7 +80,7 @@ export class Announcer {
     if (news.kind === 'soon') {
       const at = formatTime(news.soon.at, new Date());
       const keep: Notification.IAction = {
-        label: trans.__('Keep it'),
+        label: trans.__('Keep Running'),
         displayType: 'accent',
         callback: () => keepKernel(model, news.kernel.id)
       };

@@ -142,7 +142,6 @@ function ShareForm({ trans, isUnderWay, add }: IShareFormProps): JSX.Element {
         className="jp-mod-styled aliquot-Share-name"
         autoComplete="off"
         spellCheck={false}
-        placeholder={draft.kind === 'user' ? trans.__('Name of the user') : trans.__('Name of the team')}
         value={draft.name}
         onChange={event => setDraft({ ...draft, name: event.target.value })}
       />

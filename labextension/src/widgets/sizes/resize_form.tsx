@@ -73,7 +73,7 @@ export function ResizeForm(props: IResizeFormProps): JSX.Element {
         </Button>
         {wanted && (
           <Button type="button" small className="aliquot-Action" onClick={() => setDraft({})}>
-            {trans.__('Undo')}
+            {trans.__('Reset')}
           </Button>
         )}
       </div>
