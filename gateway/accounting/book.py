@@ -2,32 +2,30 @@
 
 It is the one writer of its file, in one thread; times are arguments. Nothing here stops a gateway:
 while the file cannot be written, the book counts on in memory, and says so. A file that exists and
-cannot be read yet keeps its marks: the book holds looks back until it has read them.
+cannot be read yet keeps its marks: the book holds looks back until it has read them. While another
+gateway writes the file, the book reads it and counts nothing.
 """
 
 from __future__ import annotations
 
 import logging
-import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from jupyter_aliquot.gateway.base.private_database import Keeper, files_set_aside
 from jupyter_aliquot.provisioner.errors import StateError
 
 from .amounts import Amounts, Subject
-from .database import UsageFile, files_set_aside
+from .database import UsageFile
 from .days import Calendar, Span, days_before, period_of
 from .looks import Look
 from .meter import Entry, Meter, Moment, summed
 from .policy import ChargePolicy
 from .query import Answer, Question, answer as answer_question
 
-_RETRY_SECONDS = 60.0
-# A file that another program has locked is free again soon.
-_LOCKED_SECONDS = 5.0
 # So many looks are held back; beyond, every other one goes, and kernels that came and went between.
 _MOST_HELD_BACK = 64
 _PRUNE_SECONDS = 3600.0
@@ -88,7 +86,7 @@ class Book:
         self._settings = settings
         self._log = log
         self._meter: Meter | None = None
-        self._file: UsageFile | None = None
+        self._holder = ""
         self._pending: dict[tuple[int, Subject], Amounts] = {}
         self._periods: dict[str, tuple[Span, dict[tuple[str, str], int]]] = {}
         # Periods whose charges were read from another file.
@@ -96,9 +94,9 @@ class Book:
         self._look: Look | None = None
         self._held_back: list[Look] = []
         self._is_written = True
-        self._write_at = self._try_again = -float("inf")
+        self._write_at = -float("inf")
         self._prune_at = float("inf")
-        self._problem = ""
+        self.kept = Keeper("accounting", settings.path, self._open_file, log, "it counts on in memory")
         self.writes = 0
         self.problems: tuple[str, ...] = ()
         self.spending = Spending()
@@ -135,7 +133,7 @@ class Book:
             # All that is known is in memory.
             return Unwritten(None, dict(self._pending), self.writes)
         raise StateError(
-            f"The accounting cannot be read: {self._problem}. Try again in a moment. If it stays so, ask an "
+            f"The accounting cannot be read: {self.kept.problem}. Try again in a moment. If it stays so, ask an "
             f"administrator to look at {self._settings.path}"
         )
 
@@ -160,9 +158,7 @@ class Book:
     def close(self, now: float) -> None:
         """Write all of it, and close the file. Idempotent."""
         self.write(now)
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self.kept.close()
 
     def _counted(self, look: Look, now: float) -> list[Entry]:
         before, self._look = self._look, look
@@ -180,7 +176,10 @@ class Book:
             self._publish()
             return []
         self._is_written = False
-        looks, self._held_back = [*self._held_back, look], []
+        # Another gateway has counted up to its last look.
+        last = self._meter.last
+        late = [one for one in self._held_back if one.boot != last.boot or one.monotonic > last.monotonic]
+        looks, self._held_back = [*late, look], []
         return [entry for one in looks for entry in self._meter.take(one)]
 
     def _made_meter(self, now: float) -> Meter | None:
@@ -189,7 +188,7 @@ class Book:
         None while its marks cannot be read: a meter without them would replace them.
         """
         calendar, policy = self._settings.calendar, self._settings.policy
-        found = self._with_file(lambda file: (file.last(), file.marks()), now)
+        found = self._with_file(lambda file: None if file.holder else (file.last(), file.marks()), now)
         if found is not None:
             return Meter(calendar, policy, *found)
         return None if self._has_earlier_rows() else Meter(calendar, policy, Moment())
@@ -197,8 +196,8 @@ class Book:
     def _has_earlier_rows(self) -> bool:
         """Return whether there are, or may be, rows that are not in memory."""
         path = self._settings.path
-        if self._file is not None or path is None:
-            return self._file is not None
+        if self.kept.file is not None or path is None:
+            return self.kept.file is not None
         try:
             return path.lstat().st_size > 0
         except (FileNotFoundError, NotADirectoryError):
@@ -218,6 +217,9 @@ class Book:
         self.since_start = found
 
     def _spend(self, entries: Iterable[Entry], look: Look, periods: Iterable[str], now: float) -> None:
+        # The other gateway has written.
+        if bool(self._holder) and self._with_file(lambda file: file.has_changed(), now):
+            self._stale = set(self._periods)
         day = self._settings.calendar.day_of(look.wall)
         wanted = {period: period_of(day, period) for period in periods}
         self._periods = {name: known for name, known in self._periods.items() if wanted.get(name) == known[0]}
@@ -248,60 +250,40 @@ class Book:
 
     def _with_file(self, act: Callable[[UsageFile], T], now: float, *, is_write: bool = False) -> T | None:
         """Return the result of ``act`` on the file; None if the file cannot be used, which is told once."""
-        try:
-            if self._file is None and now < self._try_again:
-                return None
-            result = act(self._opened())
-        except sqlite3.OperationalError as error:
-            self._tell(str(error), now, _LOCKED_SECONDS)
-            return None
-        except (sqlite3.Error, OSError) as error:
-            self._tell(str(error), now, _RETRY_SECONDS)
-            # A damaged file is set aside as it is opened again, with the next look.
-            if self._file is not None:
-                self._file.close()
-                self._file = None
-                self._try_again = now
-            return None
-        if is_write and self._problem:
-            self._log.info("accounting=written again")
-            self._problem = ""
+        before = self.kept.problem
+        result = self.kept.use(act, now, is_write=is_write)
+        if before != self.kept.problem:
             self._publish()
         return result
 
-    def _opened(self) -> UsageFile:
-        path = self._settings.path
-        if self._file is not None and not self._file.is_ours:
-            self._log.error("accounting=gone path=%s the file was removed; a new one is begun", path)
-            self._file.close()
-            self._file = None
-        if self._file is None:
-            self._file = UsageFile(path, self._settings.most_bytes, self._log)
-            # Rows of a new file are not those that the sums were made of.
-            self._stale = set(self._periods)
-            self._publish()
-        return self._file
-
-    def _tell(self, reason: str, now: float, retry_seconds: float) -> None:
-        if self._file is None:
-            self._try_again = now + retry_seconds
-        if reason != self._problem:
-            self._log.error(
-                "accounting=not_written path=%s reason=%s; it counts on in memory", self._settings.path, reason
-            )
-            self._problem = reason
-            self._publish()
+    def _open_file(self) -> UsageFile:
+        """Called by the keeper of the file."""
+        file = UsageFile(self._settings.path, self._settings.most_bytes, self._log)
+        # Rows of a new file are not those that the sums were made of.
+        self._stale = set(self._periods)
+        self._holder = file.holder
+        if file.holder:
+            # That process counts from the marks in the file, and what is not written as well.
+            self._meter, self._pending, self._is_written = None, {}, True
+        self._publish()
+        return file
 
     def _publish(self) -> None:
         path, found = self._settings.path, []
-        if self._problem and self._held_back:
+        problem = self.kept.problem
+        if self._holder:
             found.append(
-                f"The accounting cannot read {path}: {self._problem}. Until it can, it answers no question, and "
+                f"The accounting does not count: process {self._holder} writes {path}. This gateway answers from "
+                "that file, and goes on when that process ends. Set another c.Accounting.path if both should count"
+            )
+        elif problem and self._held_back:
+            found.append(
+                f"The accounting cannot read {path}: {problem}. Until it can, it answers no question, and "
                 "budgets refuse nothing. Free the file, or set c.Accounting.path"
             )
-        elif self._problem:
+        elif problem:
             found.append(
-                f"The accounting cannot write {path}: {self._problem}. It counts on in memory, and writes all of it "
+                f"The accounting cannot write {path}: {problem}. It counts on in memory, and writes all of it "
                 "when it can. Make room, or set c.Accounting.path"
             )
         for aside in [] if path is None else files_set_aside(path):

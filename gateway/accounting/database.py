@@ -1,45 +1,37 @@
 """The SQLite file of the accounting: days' rows and the meter's marks, written in one transaction.
 
 A file that has a row has the mark up to which it counts, so that a gateway that was killed goes on
-without a gap and counts nothing twice. One thread uses it. A damaged file is set aside under
-another name, never deleted.
+without a gap and counts nothing twice. One thread uses it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from urllib.parse import quote
 
-from jupyter_aliquot.gpu_hook.base.files import set_aside
+from jupyter_aliquot.gateway.base.private_database import Form, PrivateDatabase
 
 from .amounts import Amounts, Subject
 from .looks import Part, PartKey, Place
 from .meter import Mark, Moment
 
-_IN_MEMORY = ":memory:"
-# "Aqac", so that no other program's file is taken for ours.
-_APPLICATION = 0x41716163
-_VERSION = 1
-_PAGE_BYTES = 4096
-UNREADABLE = "unreadable"
-_OTHER = "version"
-
 _AMOUNTS = "used, on_gpu, swapped_out, waiting, charged"
 _SUBJECT = "user, team, size, priority, model"
 _MARK = "kernel, device, subject, hundredths, place, began, since, part_own, part_busy, at, agent, own, busy"
-_SCHEMA = f"""
+_FORM = Form(
+    name="accounting",
+    application=0x41716163,  # "Aqac"
+    version=1,
+    schema=f"""
 CREATE TABLE subject (number INTEGER PRIMARY KEY, {_SUBJECT}, UNIQUE ({_SUBJECT}));
 CREATE TABLE use (day INTEGER, subject INTEGER, {_AMOUNTS}, PRIMARY KEY (day, subject)) WITHOUT ROWID;
 CREATE TABLE mark ({_MARK}, PRIMARY KEY (kernel, device)) WITHOUT ROWID;
 CREATE TABLE look (boot, monotonic INTEGER);
-PRAGMA application_id = {_APPLICATION};
-PRAGMA user_version = {_VERSION};
-"""
+""",
+    is_durable=True,
+)
 _ADD = f"""
 INSERT INTO use (day, subject, {_AMOUNTS}) VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (day, subject) DO UPDATE SET used = used + excluded.used, on_gpu = on_gpu + excluded.on_gpu,
@@ -48,28 +40,38 @@ ON CONFLICT (day, subject) DO UPDATE SET used = used + excluded.used, on_gpu = o
 """
 
 
-class _OtherVersion(sqlite3.DatabaseError):
-    """The error of an intact file of another version of ours, or of another program."""
-
-
 class UsageFile:
     """The file, open. ``path`` None: in memory. All methods raise sqlite3.Error and OSError."""
 
     def __init__(self, path: Path | None, most_bytes: int, log: logging.Logger) -> None:
-        self._path = path
         self._most_bytes = most_bytes
-        self._log = log
         self._numbers: dict[Subject, int] = {}
-        self.database = self._open()
+        self._file = PrivateDatabase(path, _FORM, log)
+        self.database = self._file.connection
+        self._version = self._data_version
 
     def close(self) -> None:
         """Close the file. Idempotent."""
-        self.database.close()
+        self._file.close()
 
     @property
-    def is_ours(self) -> bool:
-        """Return whether the path still leads to the open file: a user may have removed it."""
-        return self._path is None or (self._path.exists() and self._path.stat().st_ino == self._inode)
+    def is_current(self) -> bool:
+        """Return whether it need not be opened again."""
+        return self._file.is_current
+
+    @property
+    def holder(self) -> str:
+        """Return the process that writes the file, if that is another one."""
+        return self._file.holder
+
+    def has_changed(self) -> bool:
+        """Return whether another process has written the file since the last call."""
+        before, self._version = self._version, self._data_version
+        return before != self._version
+
+    @property
+    def _data_version(self) -> int:
+        return int(self.database.execute("PRAGMA data_version").fetchone()[0])
 
     def last(self) -> Moment:
         """Return the last look up to which the file counts."""
@@ -83,7 +85,14 @@ class UsageFile:
 
     def write(self, sums: Mapping[tuple[int, Subject], Amounts], marks: Iterable[Mark], last: Moment) -> None:
         """Add the sums to their days, and replace the marks by those up to which the sums count."""
-        with self._transaction():
+        try:
+            self._write(sums, marks, last)
+        except BaseException:
+            self._numbers.clear()  # those given in this transaction are not in use
+            raise
+
+    def _write(self, sums: Mapping[tuple[int, Subject], Amounts], marks: Iterable[Mark], last: Moment) -> None:
+        with self._file.transaction():
             rows = [(day, self._number(subject), *_row(amounts)) for (day, subject), amounts in sums.items()]
             self.database.executemany(_ADD, rows)
             self.database.execute("DELETE FROM mark")
@@ -104,7 +113,7 @@ class UsageFile:
     def shrink(self) -> int:
         """Remove the oldest days while the file is larger than it may be. Return how many were removed."""
         gone = 0
-        while self._used_bytes() > self._most_bytes:
+        while self._file.used_bytes > self._most_bytes:
             days = [int(row[0]) for row in self.database.execute("SELECT DISTINCT day FROM use ORDER BY day LIMIT 8")]
             if len(days) < 2:
                 break
@@ -113,17 +122,11 @@ class UsageFile:
         return gone
 
     def _remove(self, days: list[int]) -> None:
-        with self._transaction():
+        with self._file.transaction():
             self.database.executemany("DELETE FROM use WHERE day = ?", [(day,) for day in days])
             left = "SELECT subject FROM use UNION SELECT subject FROM mark"
             self.database.execute(f"DELETE FROM subject WHERE number NOT IN ({left})")
         self._numbers.clear()
-
-    def _used_bytes(self) -> int:
-        pages, free = (
-            int(self.database.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("page_count", "freelist_count")
-        )
-        return (pages - free) * _PAGE_BYTES
 
     def _number(self, subject: Subject) -> int:
         number = self._numbers.get(subject)
@@ -132,96 +135,6 @@ class UsageFile:
             query = f"SELECT number FROM subject WHERE ({_SUBJECT}) = (?, ?, ?, ?, ?)"
             number = self._numbers[subject] = int(self.database.execute(query, subject).fetchone()[0])
         return number
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self.database.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self.database.execute("COMMIT")
-        except BaseException:
-            # Numbers given in this transaction are not in use; SQLite may have rolled back by itself.
-            self._numbers.clear()
-            if self.database.in_transaction:
-                self.database.execute("ROLLBACK")
-            raise
-
-    def _open(self) -> sqlite3.Connection:
-        if self._path is None:
-            return self._connect(_IN_MEMORY)
-        for name in (self._path, self._path.with_name(f"{self._path.name}-journal")):
-            if name == self._path or name.exists():
-                # Made before SQLite makes it, and the journal follows its mode: only this account
-                # may read what users did.
-                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-                descriptor = os.open(name, flags, 0o600)
-                os.fchmod(descriptor, 0o600)
-                os.close(descriptor)
-        try:
-            database = self._connect(str(self._path))
-        except sqlite3.OperationalError:
-            raise
-        except sqlite3.DatabaseError as error:
-            self._set_aside(self._path, error)
-            return self._open()
-        self._inode = self._path.stat().st_ino
-        return database
-
-    def _set_aside(self, path: Path, error: sqlite3.DatabaseError) -> None:
-        why = _OTHER if isinstance(error, _OtherVersion) else UNREADABLE
-        aside = set_aside(path, why)
-        journal = path.with_name(f"{path.name}-journal")
-        if journal.exists():
-            os.replace(journal, aside.with_name(f"{aside.name}-journal"))
-        self._log.error("accounting=%s reason=%s; set aside as %s, and begun anew", why, error, aside)
-
-    def _connect(self, name: str) -> sqlite3.Connection:
-        database = sqlite3.connect(name, isolation_level=None, check_same_thread=False, timeout=1.0)
-        try:
-            # No WAL: one thread uses it, and state folders may lie on a network disk.
-            database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-            database.execute("PRAGMA journal_mode = TRUNCATE")
-            database.execute("PRAGMA synchronous = FULL")
-            _check(database)
-        except BaseException:
-            database.close()
-            raise
-        return database
-
-
-def open_for_reading(path: Path) -> sqlite3.Connection:
-    """Return a connection that reads the file and never makes or changes it. Raises sqlite3.Error."""
-    # SQLite percent-decodes the path of a URI.
-    return sqlite3.connect(
-        f"file:{quote(str(path))}?mode=ro", uri=True, isolation_level=None, check_same_thread=False, timeout=1.0
-    )
-
-
-def files_set_aside(path: Path) -> list[Path]:
-    """Return the files that were set aside beside this one and still lie there."""
-    found = [one for why in (UNREADABLE, _OTHER) for one in path.parent.glob(f"{path.name}.{why}-*")]
-    return sorted(one for one in found if not one.name.endswith("-journal"))
-
-
-def _check(database: sqlite3.Connection) -> None:
-    """Check the file, and make its tables if it is empty.
-
-    Raises sqlite3.OperationalError if it cannot be used now, another sqlite3.DatabaseError if it is
-    damaged.
-    """
-    found = database.execute("PRAGMA quick_check").fetchone()[0]
-    if found != "ok":
-        raise sqlite3.DatabaseError(found)
-    application = database.execute("PRAGMA application_id").fetchone()[0]
-    version = database.execute("PRAGMA user_version").fetchone()[0]
-    if (application, version) == (_APPLICATION, _VERSION):
-        return
-    if database.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
-        raise _OtherVersion(
-            f"the file has version {version} of program {application:#x}; this program reads version "
-            f"{_VERSION} of its own"
-        )
-    database.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
 
 
 def _row(amounts: Amounts) -> tuple[int, ...]:

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TypeVar
 
+from jupyter_aliquot.gateway.base.private_database import open_for_reading
 from jupyter_aliquot.provisioner.errors import StateError
 
 from .book import Book, Unwritten
-from .database import open_for_reading
 from .query import Answer, Question, answer as answer_question
 
 _READERS = 2

@@ -30,13 +30,12 @@ class Range:
         return step_start(now, self.step_seconds) - (self.count - 1) * self.step_seconds
 
 
-HOUR = Range("hour", 10, 360)
-DAY = Range("day", 300, 288)
-WEEK = Range("week", 900, 672)
+# The two resolutions: for the last hour, and for the last week.
+FINE_SECONDS, COARSE_SECONDS = 10, 900
+HOUR = Range("hour", FINE_SECONDS, 360)
+DAY = Range("day", COARSE_SECONDS, 96)
+WEEK = Range("week", COARSE_SECONDS, 672)
 RANGES = {each.name: each for each in (HOUR, DAY, WEEK)}
-# The step that is written first; the others are made from it while it is still kept.
-FINE_SECONDS = HOUR.step_seconds
-COARSE = (DAY, WEEK)
 
 
 @dataclass(frozen=True)
@@ -71,9 +70,9 @@ def parts(end: float, seconds: float, step_seconds: int) -> Iterator[tuple[int, 
 
 
 class OpenSteps:
-    """The steps that still grow, of all subjects."""
+    """The steps of all subjects, as far as they are in no file yet."""
 
-    def __init__(self, step_seconds: int = FINE_SECONDS) -> None:
+    def __init__(self, step_seconds: int) -> None:
         self._step_seconds = step_seconds
         self._sums: dict[tuple[int, Key], _Sums] = {}
 
@@ -88,17 +87,10 @@ class OpenSteps:
                     sums = self._sums[key] = _Sums(sample.subject)
                 sums.add(sample, inside)
 
-    def points(self) -> list[Point]:
-        """Return all open steps as they are now."""
-        return [sums.point(at) for (at, _), sums in self._sums.items()]
-
-    def forget_before(self, moment: float) -> None:
-        """Remove steps that ended before this moment, which grow no more."""
-        last = step_start(moment, self._step_seconds)
-        self._sums = {key: sums for key, sums in self._sums.items() if key[0] >= last}
-
-    def clear(self) -> None:
-        self._sums.clear()
+    def take(self) -> list[Point]:
+        """Return what was added since the last call; steps that grow on have another part later."""
+        taken, self._sums = self._sums, {}
+        return [sums.point(at) for (at, _), sums in taken.items()]
 
 
 class _Sums:

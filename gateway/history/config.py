@@ -33,7 +33,7 @@ class History(Configurable):
     sample_seconds = Float(2.0, help="How often devices and kernels are sampled, if the status is read so often.").tag(
         config=True
     )
-    keep_days = Float(7.0, help="How long steps of five minutes and more are kept, a week at most.").tag(config=True)
+    keep_days = Float(7.0, help="How long steps of fifteen minutes are kept, a week at most.").tag(config=True)
     most_megabytes = Int(256, help="The most that the file may take; beyond, the oldest goes.").tag(config=True)
     most_rows = Int(2_000_000, help="The most rows in it; beyond, the oldest go.").tag(config=True)
 

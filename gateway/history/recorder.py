@@ -7,26 +7,27 @@ gap remains, and one line in the log says so.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.base.private_database import Keeper
 from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.provisioner.errors import StateError
 
-from .buckets import COARSE, FINE_SECONDS, OpenSteps, step_start
+from .buckets import COARSE_SECONDS, FINE_SECONDS, OpenSteps, Point
 from .database import HistoryFile, Limits
 from .query import Answer, Question, answer as answer_question
 from .samples import Reading, has_jumped, is_gap, samples
 
+# A gateway that is killed loses so much of each resolution.
+_WRITE_SECONDS = {FINE_SECONDS: 10.0, COARSE_SECONDS: 60.0}
 _PRUNE_SECONDS = 600.0
-_RETRY_SECONDS = 60.0
 # After the clock was set, nothing is removed for its age: by a wrong clock everything would be too
 # old.
 _DOUBT_SECONDS = 3600.0
@@ -113,128 +114,64 @@ class HistoryKeeper:
     def __init__(self, settings: HistorySettings, log: logging.Logger) -> None:
         self._settings = settings
         self._log = log
-        self._steps = OpenSteps()
+        self._steps = {step: OpenSteps(step) for step in _WRITE_SECONDS}
+        self._write_at = dict.fromkeys(_WRITE_SECONDS, -float("inf"))
         self._last: Reading | None = None
-        self._file: HistoryFile | None = None
-        self._try_again = self._prune_at = -float("inf")
-        self._doubt_until = -float("inf")
-        self._fine = 0
-        self._growing: dict[int, int] = {}
-        self._rolled: dict[int, float] = {}
-        self._problem = ""
+        self._prune_at = self._doubt_until = -float("inf")
+        path = settings.path
+        self.kept = Keeper("history", path, lambda: HistoryFile(path, settings.limits, log), log, "a gap remains")
 
     def take(self, reading: Reading) -> None:
-        """Add a reading of the node, and write the steps that ended by it."""
+        """Add a reading of the node, and write what is due."""
         before, self._last = self._last, reading
         if before is not None and has_jumped(before, reading):
             self._log.info("history=gap the clock went by %+.0f s", reading.wall - before.wall)
             self._doubt_until = reading.monotonic + _DOUBT_SECONDS
-            self._write(before.wall, reading.monotonic, is_over=True)
         elif before is not None and not is_gap(before, reading, self._settings.longest_gap_seconds):
-            self._steps.add(samples(before, reading), reading.wall, reading.monotonic - before.monotonic)
-        fine = step_start(reading.wall, FINE_SECONDS)
-        if fine != self._fine:
-            self._fine = fine
-            self._write(reading.wall, reading.monotonic)
+            found = list(samples(before, reading))
+            for steps in self._steps.values():
+                steps.add(found, reading.wall, reading.monotonic - before.monotonic)
+        due = [step for step, at in self._write_at.items() if reading.monotonic >= at]
+        self._write(due, reading.wall, reading.monotonic)
 
     def answer(self, question: Question, now: float, monotonic: float) -> Answer:
         """Return the answer to a question. Raises StateError."""
-        self._write(now, monotonic)
-        step = question.range.step_seconds
-
-        def read(file: HistoryFile) -> Answer:
-            # Growing steps change little from one reading to the next.
-            if step != FINE_SECONDS and monotonic - self._rolled.get(step, -step) >= step / 30:
-                # A full disk: the steps rolled before are answered.
-                with contextlib.suppress(sqlite3.OperationalError):
-                    file.roll(step, now)
-                    self._rolled[step] = monotonic
-            return answer_question(file.database, question, now)
-
-        found = self._with_file(read, now, monotonic, is_write=False)
+        self._write([question.range.step_seconds], now, monotonic)
+        found = self.kept.use(lambda file: answer_question(file.database, question, now), monotonic)
         if found is None:
-            raise StateError(f"the history cannot be read: {self._problem}")
+            raise StateError(f"the history cannot be read: {self.kept.problem}")
         return found
 
     def close(self, now: float, monotonic: float) -> None:
-        """Write the open steps, and close the file. Idempotent."""
-        self._write(now, monotonic, is_over=True)
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Write all of it, and close the file. Idempotent."""
+        self._write(list(self._steps), now, monotonic)
+        self.kept.close()
 
-    def _write(self, now: float, monotonic: float, is_over: bool = False) -> None:
-        """Write the open steps. ``is_over``: none of them grows on."""
-        points = self._steps.points()
-        self._steps.forget_before(now)
-        if is_over:
-            self._steps.clear()
+    def _write(self, steps: Iterable[int], now: float, monotonic: float) -> None:
+        """Write what is known of the steps of these lengths and not in the file."""
+        points: list[tuple[int, Point]] = []
+        for step in steps:
+            self._write_at[step] = monotonic + _WRITE_SECONDS[step]
+            points += [(step, point) for point in self._steps[step].take()]
+        if not points:
+            return
 
-        def write(file: HistoryFile) -> None:
+        def write(file: HistoryFile) -> bool:
             file.write(points)
-            for step in (each.step_seconds for each in COARSE):
-                at = step_start(now, step)
-                grown = self._growing.setdefault(step, at)
-                if grown != at or is_over:
-                    file.roll(step, grown)
-                self._growing[step] = at
-            if monotonic >= self._prune_at and monotonic >= self._doubt_until:
+            if monotonic >= self._prune_at:
                 self._prune_at = monotonic + _PRUNE_SECONDS
-                file.prune(now)
-            elif monotonic >= self._prune_at:
-                self._prune_at = monotonic + _PRUNE_SECONDS
-                file.shrink()
+                if monotonic >= self._doubt_until:
+                    file.prune(now)
+                else:
+                    file.shrink()
+            return True
 
-        if points or is_over:
-            self._with_file(write, now, monotonic)
+        if not self.kept.use(write, monotonic, is_write=True):
+            self._make_room()
 
-    def _with_file(
-        self, act: Callable[[HistoryFile], T], now: float, monotonic: float, *, is_write: bool = True
-    ) -> T | None:
-        """Return the result of ``act`` on the file.
-
-        None if the file cannot be used, which is logged once.
-        """
+    def _make_room(self) -> None:
         try:
-            if self._file is None and monotonic < self._try_again and is_write:
-                return None
-            result = act(self._opened())
-        except sqlite3.OperationalError as error:
-            self._tell(str(error), monotonic)
-            self._make_room(now)
-            return None
-        except (sqlite3.Error, OSError) as error:
-            # A damaged file is set aside as it is opened again.
-            self._tell(str(error), monotonic)
-            if self._file is not None:
-                self._file.close()
-                self._file = None
-                self._try_again = monotonic
-            return None
-        if self._problem and is_write:
-            self._log.info("history=written again")
-            self._problem = ""
-        return result
-
-    def _opened(self) -> HistoryFile:
-        if self._file is not None and not self._file.is_ours:
-            self._log.error("history=gone path=%s the file was removed; a new one is begun", self._settings.path)
-            self._file.close()
-            self._file = None
-        if self._file is None:
-            self._file = HistoryFile(self._settings.path, self._settings.limits, self._log)
-        return self._file
-
-    def _make_room(self, now: float) -> None:
-        try:
-            if self._file is not None:
-                self._file.shrink()
+            if self.kept.file is not None:
+                self.kept.file.shrink()
         except sqlite3.Error as error:
             self._log.debug("history=not_shrunk reason=%s", error)
-
-    def _tell(self, reason: str, monotonic: float) -> None:
-        if self._file is None:
-            self._try_again = monotonic + _RETRY_SECONDS
-        if reason != self._problem:
-            self._log.error("history=not_written path=%s reason=%s; a gap remains", self._settings.path, reason)
-            self._problem = reason

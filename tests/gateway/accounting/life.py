@@ -58,10 +58,11 @@ class Life:
     book: Book = field(init=False)
 
     def __post_init__(self) -> None:
-        self.begin()
+        self.book = Book(self.settings, LOG)
 
     def begin(self) -> None:
-        """Start a gateway on the file of the last one."""
+        """Start a gateway on the file of the last one, which ends and writes nothing more."""
+        self.book.kept.close()
         self.book = Book(self.settings, LOG)
 
     def restart(self) -> None:

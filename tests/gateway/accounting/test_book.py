@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_aliquot.gateway.accounting.database import files_set_aside
 from jupyter_aliquot.gateway.accounting.looks import Place
 from jupyter_aliquot.gateway.accounting.policy import ChargePolicy
+from jupyter_aliquot.gateway.base.private_database import files_set_aside
 
 from .life import ALICE, HOUR, NOON, Life, part, settings
 
@@ -40,7 +40,7 @@ def work(life: Life, hours: int = 1, used: int = 0) -> None:
 
 def fill(life: Life) -> sqlite3.Connection:
     """Let the file take no page more, as on a full disk. Return its connection."""
-    file = life.book._file
+    file = life.book.kept.file
     assert file is not None
     pages = file.database.execute("PRAGMA page_count").fetchone()[0]
     file.database.execute(f"PRAGMA max_page_count = {pages}")

@@ -15,12 +15,13 @@ import pytest
 from jupyter_aliquot.gateway.accounting import query
 from jupyter_aliquot.gateway.accounting.amounts import UNITS_PER_HOUR, Amounts, Subject
 from jupyter_aliquot.gateway.accounting.book import Unwritten
-from jupyter_aliquot.gateway.accounting.database import UsageFile, open_for_reading
+from jupyter_aliquot.gateway.accounting.database import UsageFile
 from jupyter_aliquot.gateway.accounting.days import period_of
 from jupyter_aliquot.gateway.accounting.looks import Part
 from jupyter_aliquot.gateway.accounting.meter import Moment
 from jupyter_aliquot.gateway.accounting.query import Answer, Question, answer
 from jupyter_aliquot.gateway.accounting.questions import Questions, _read
+from jupyter_aliquot.gateway.base.private_database import open_for_reading
 from jupyter_aliquot.provisioner.errors import RequestError, StateError
 
 from .life import HOUR, LOG, Life, part, settings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from jupyter_aliquot.gateway.accounting.amounts import CHARGE_PER_UNIT, UNITS_PER_HOUR
 from jupyter_aliquot.provisioner.errors import StateError
 
-from .life import HOUR, NOON, Life, part, settings
+from .life import ALICE, HOUR, NOON, Life, part, settings
 
 # Longer than the book waits before it tries a locked file again.
 LATER = 10_000
@@ -117,10 +118,7 @@ def test_a_budget_that_is_not_known_yet_is_told_and_known_with_the_next_look(lif
 
 
 def test_charges_that_were_known_stay_while_the_file_is_opened_again(life: Life, path: Path) -> None:
-    file = life.book._file
-    assert file is not None
-    file.close()
-    life.book._file = None
+    life.book.kept.close()
     life.go(HOUR)
     with locked(path):
         look(life)
@@ -129,3 +127,39 @@ def test_charges_that_were_known_stay_while_the_file_is_opened_again(life: Life,
     look(life)
     assert charged(life) == 3.0
     assert life.wall == NOON + 3 * HOUR
+
+
+def test_a_second_gateway_on_the_file_counts_nothing_and_goes_on_when_the_first_is_gone(life: Life, path: Path) -> None:
+    second = Life(life.settings, life.wall, life.monotonic, periods=("month",))
+    look(second)
+    [problem] = second.book.problems
+    assert f"process {os.getpid()} writes {path}" in problem
+    for one in (life, second):
+        one.go(2 * HOUR)
+    look(life)
+    look(second)
+    assert (life.ask()["total"]["on_gpu"], second.ask()["total"]["on_gpu"]) == (3.0, 3.0)
+    assert (charged(second), second.book.since_start) == (3.0, {})
+    life.book.kept.close()  # as a gateway that was killed leaves it
+    second.go(HOUR)
+    look(second)
+    assert second.book.problems == ()
+    assert (second.ask()["total"]["on_gpu"], charged(second)) == (4.0, 4.0)
+    second.restart()
+    assert second.ask()["total"]["on_gpu"] == 4.0
+
+
+def test_a_gateway_that_lost_its_file_to_another_counts_no_hour_twice(life: Life, path: Path) -> None:
+    """The lock is free for a moment when a file is opened again."""
+    second = Life(life.settings, life.wall, life.monotonic)
+    look(second)
+    life.book.kept.close()
+    look(second)
+    for one in (life, second):
+        one.go(HOUR)
+        look(one)
+    assert (life.book.since_start.keys(), [path.name in told for told in life.book.problems]) == ({ALICE}, [True])
+    second.book.close(second.monotonic / 1000)
+    life.go(HOUR)
+    look(life)
+    assert life.ask()["total"]["on_gpu"] == 3.0

@@ -1,4 +1,4 @@
-"""The history over hours: the keeper keeps samples, makes them coarser, and prunes them.
+"""The history over hours: the keeper writes steps of two lengths, and prunes them.
 
 A test sets the clock by hand; the file is real.
 """
@@ -9,6 +9,7 @@ import csv
 import io
 import json
 import logging
+import os
 import sqlite3
 import stat
 from dataclasses import replace
@@ -82,7 +83,7 @@ def test_steps_of_every_range_have_the_exact_mean(path: Path) -> None:
     life.run(900, busy=0.2)
     life.run(900, busy=0.6, used=2 * GIB)
     assert column(life.ask(HOUR)) == [0.2] * 90 + [0.6] * 90
-    assert column(life.ask(DAY)) == [0.2] * 3 + [0.6] * 3
+    assert column(life.ask(DAY)) == [0.2, 0.6]
     week = life.ask(WEEK)
     assert column(week) == [0.2, 0.6]
     assert column(week, "own_gpus") == [0.1, 0.3]
@@ -99,6 +100,32 @@ def test_a_coarse_step_has_the_extremes_of_its_samples(path: Path) -> None:
     assert column(day, part="max") == [1.0]
     assert column(day, part="min") == [0.0]
     assert column(day) == [round(2 / 300, 4)]
+    assert day["kernels"][0]["known_seconds"][-1] == 300
+    life.close()
+
+
+def test_steps_are_the_same_however_often_they_are_asked_for_while_they_grow(path: Path) -> None:
+    life = Life(path)
+    for busy in (0.0, 0.6, 0.3):
+        for _ in range(10):
+            life.run(6, busy=busy)
+            life.ask(HOUR)
+            life.ask(DAY)
+    assert column(life.ask(DAY)) == [0.3]
+    assert column(life.ask(DAY), part="max") == [0.6]
+    assert (column(life.ask(HOUR))[0], column(life.ask(HOUR))[-1]) == (0.0, 0.3)
+    assert life.ask(DAY)["kernels"][0]["known_seconds"][-1] == 180
+    life.close()
+
+
+def test_a_step_of_a_time_that_was_there_twice_is_no_longer_than_it_can_be(path: Path) -> None:
+    life = Life(path)
+    life.run(60, busy=0.5)
+    life.wall -= 60
+    life.run(60, busy=0.5)
+    assert set(column(life.ask(), "busy_gpus")) == {0.5}
+    known = [seconds for seconds in life.ask()["kernels"][0]["known_seconds"] if seconds]
+    assert max(known) == 10
     life.close()
 
 
@@ -123,10 +150,44 @@ def test_a_restart_leaves_a_gap_and_no_zero(path: Path) -> None:
     later.close()
 
 
-def test_what_a_killed_gateway_saw_is_made_coarser_by_the_next(path: Path) -> None:
-    Life(path).run(60, busy=0.5)
-    later = Life(path, at=NOON + 3000)
+def test_what_a_killed_gateway_saw_is_told_by_the_next(path: Path) -> None:
+    killed = Life(path)
+    killed.run(61, busy=0.5, every=1)
+    killed.keeper.kept.close()
+    later = Life(path, at=NOON + 120)
+    later.run(60, busy=0.5)
     assert column(later.ask(DAY)) == [0.5]
+    assert later.ask(DAY)["kernels"][0]["known_seconds"][-1] == 120
+    assert column(later.ask(HOUR)) == [0.5] * 12
+    later.close()
+
+
+def test_a_second_gateway_on_the_file_reads_and_writes_when_the_first_is_gone(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = Life(path), Life(path)
+    first.run(60, busy=0.5)
+    second.run(60, busy=0.75)
+    assert column(second.ask()) == [0.5] * 6
+    assert caplog.text.count(f"history=not_written path={path} reason=process {os.getpid()} writes this file") == 1
+    first.close()
+    second.run(60, busy=0.75)
+    assert column(second.ask()) == [0.5] * 6 + [0.75] * 6
+    second.close()
+
+
+def test_a_file_of_earlier_gateways_goes_on_without_its_steps_of_five_minutes(path: Path) -> None:
+    life = Life(path)
+    life.run(900, busy=0.5)
+    life.close()
+    with sqlite3.connect(path) as database:
+        columns = [row[1] for row in database.execute("PRAGMA table_info(point)")][1:]
+        database.execute(f"INSERT INTO point SELECT 300, {', '.join(columns)} FROM point WHERE step = 900")
+    later = Life(path, at=life.wall)
+    later.run(60, busy=0.5)
+    with sqlite3.connect(path) as database:
+        assert {row[0] for row in database.execute("SELECT DISTINCT step FROM point")} == {10, 900}
+    assert column(later.ask(WEEK)) == [0.5, 0.5]
     later.close()
 
 
@@ -146,9 +207,7 @@ def test_kernels_that_ended_are_kept_in_the_file_alone(path: Path) -> None:
     life = Life(path)
     for number in range(30):
         life.run(20, owner=f"user-{number}")
-    file = life.keeper._file
-    assert file is not None
-    assert max(len(file._numbers), len(file._told)) <= 3, "the device, and who was there last"
+    assert sum(len(steps._sums) for steps in life.keeper._steps.values()) < 30, "what is not written yet"
     life.run(20, owner="user-0")
     assert [len(life.ask(owner=f"user-{number}")["kernels"]) for number in (0, 7, 29)] == [1, 1, 1]
     life.close()
@@ -211,7 +270,7 @@ def test_rows_and_bytes_stay_below_their_limits(path: Path, limits: Limits) -> N
 def test_a_full_disk_is_a_gap_and_said_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     life = Life(path)
     life.run(60, busy=0.5)
-    file = life.keeper._file
+    file = life.keeper.kept.file
     assert file is not None
     pages = file.database.execute("PRAGMA page_count").fetchone()[0]
     file.database.execute(f"PRAGMA max_page_count = {pages}")
@@ -233,7 +292,7 @@ def test_a_full_disk_refuses_no_reader(path: Path, each: Range, caplog: pytest.L
     life.close()
     life = Life(path, at=life.wall)
     life.ask(each)
-    file = life.keeper._file
+    file = life.keeper.kept.file
     assert file is not None
     pages = file.database.execute("PRAGMA page_count").fetchone()[0]
     file.database.execute(f"PRAGMA max_page_count = {pages}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_aliquot.gateway.history.buckets import DAY, HOUR, WEEK, OpenSteps, parts
+from jupyter_aliquot.gateway.history.buckets import COARSE_SECONDS, DAY, FINE_SECONDS, HOUR, WEEK, OpenSteps, parts
 from jupyter_aliquot.gateway.history.samples import FIGURES, Reading, Sample, Subject, is_gap, samples
 
 from .node import UUID, figure, node
@@ -18,10 +18,10 @@ def a_sample(used: float | None, busy: float | None = None) -> Sample:
 
 
 def test_a_mean_is_weighted_by_time_and_extremes_are_kept() -> None:
-    steps = OpenSteps()
+    steps = OpenSteps(10)
     steps.add([a_sample(100)], 1004, 3)
     steps.add([a_sample(700)], 1005, 1)
-    [point] = steps.points()
+    [point] = steps.take()
     assert (point.at, point.seconds) == (1000, 4)
     assert (figure(point.least), figure(point.mean), figure(point.most)) == (100, 250, 700)
 
@@ -32,19 +32,21 @@ def test_a_stretch_over_steps_is_divided_among_them() -> None:
 
 
 def test_a_figure_that_is_known_for_a_while_has_the_mean_of_that_while() -> None:
-    steps = OpenSteps()
+    steps = OpenSteps(10)
     steps.add([a_sample(100, busy=None)], 1002, 2)
     steps.add([a_sample(100, busy=0.5)], 1004, 2)
-    [point] = steps.points()
+    [point] = steps.take()
     assert figure(point.mean, "busy_gpus") == 0.5
     assert figure(point.mean, "share_used") is None
 
 
-def test_steps_that_ended_are_forgotten_and_one_that_grows_is_not() -> None:
-    steps = OpenSteps()
+def test_a_step_that_grows_on_after_it_was_taken_has_the_rest_alone() -> None:
+    steps = OpenSteps(10)
     steps.add([a_sample(1)], 1012, 4)
-    steps.forget_before(1012)
-    assert [point.at for point in steps.points()] == [1010]
+    assert [(point.at, point.seconds) for point in steps.take()] == [(1000, 2), (1010, 2)]
+    steps.add([a_sample(1)], 1015, 3)
+    assert [(point.at, point.seconds) for point in steps.take()] == [(1010, 3)]
+    assert steps.take() == []
 
 
 def test_gpu_time_is_the_difference_of_counters() -> None:
@@ -84,8 +86,6 @@ def test_a_clock_that_was_set_and_a_long_silence_are_gaps() -> None:
     assert is_gap(reading, Reading(1000, 50, None), 10)
 
 
-def test_ranges_are_what_their_names_say_and_coarse_steps_are_made_of_fine_ones() -> None:
+def test_ranges_are_what_their_names_say_in_two_resolutions() -> None:
     assert [each.seconds for each in (HOUR, DAY, WEEK)] == [3600, 86400, 7 * 86400]
-    for each in (DAY, WEEK):
-        assert each.step_seconds % HOUR.step_seconds == 0
-        assert each.step_seconds < HOUR.seconds
+    assert {each.step_seconds for each in (HOUR, DAY, WEEK)} == {FINE_SECONDS, COARSE_SECONDS}
