@@ -10,6 +10,7 @@ AliquotError
  │    ├── QueueTimeoutError      it waited too long behind others               503
  │    ├── WithdrawnError         the requester withdrew it                      410
  │    ├── LimitError             over the user's limit                          403
+ │    │    └── UnknownUseError       what was used of it cannot be read now        503
  │    └── GrantLostError         the grant ended under the kernel               409
  ├── AgentError              the node agent
  │    ├── AgentUnavailableError  no answer at the socket                        503
@@ -75,6 +76,10 @@ class WithdrawnError(GrantError):
 
 class LimitError(GrantError):
     """The request goes over what its user may hold."""
+
+
+class UnknownUseError(LimitError):
+    """An unknown use: what was taken of a limit cannot be read now."""
 
 
 class GrantLostError(GrantError):

@@ -279,7 +279,7 @@ class Book:
         elif problem and self._held_back:
             found.append(
                 f"The accounting cannot read {path}: {problem}. Until it can, it answers no question, and "
-                "budgets refuse nothing. Free the file, or set c.Accounting.path"
+                "budgets with atLimit: refuse admit nothing new. Free the file, or set c.Accounting.path"
             )
         elif problem:
             found.append(

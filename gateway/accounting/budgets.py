@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from jupyter_aliquot.gateway.reports.usage import Budget as BudgetReport
 from jupyter_aliquot.gateway.teams.budgets import REFUSE, Budget
 from jupyter_aliquot.gateway.teams.values import Quotas
-from jupyter_aliquot.provisioner.errors import LimitError
+from jupyter_aliquot.provisioner.errors import LimitError, UnknownUseError
 from jupyter_aliquot.provisioner.resources import Request
 
 from .amounts import CHARGE_PER_UNIT, UNITS_PER_HOUR
@@ -37,6 +37,7 @@ class BudgetUse:
     name: str
     budget: Budget
     used: float
+    is_unknown: bool = False
 
     @property
     def state(self) -> str:
@@ -105,7 +106,7 @@ class BudgetCheck:
         return found
 
     def check(self, user: str, groups: Iterable[str], request: Request, before: Request | None = None) -> None:
-        """Refuse a request for more than a budget has. Raises LimitError.
+        """Refuse a request for more than a budget has, or may have. Raises LimitError and UnknownUseError.
 
         A priority that is charged nothing needs no budget, and neither does a kernel that has ``before``
         and takes no more GPUs, at no higher weight.
@@ -116,6 +117,12 @@ class BudgetCheck:
         if before is not None and request.gpus <= before.gpus and weight <= self._weight(before):
             return
         for use in self.uses(user, groups):
+            if use.is_unknown and use.budget.at_limit == REFUSE:
+                raise UnknownUseError(
+                    f"Requested {request.gpus} GPU, but it cannot be read now how much {_named(use)} has used of "
+                    f"{_THIS[use.budget.period]} budget. Try again in a moment. If it stays so, ask an administrator: "
+                    "the status says why"
+                )
             if use.refuses:
                 raise LimitError(
                     f"Requested {request.gpus} GPU, but {_named(use)} has used {_hours_text(use.used)} of the "
@@ -141,11 +148,15 @@ class BudgetCheck:
             "warn_at_gpu_hours": round(most * use.budget.warn_at, 4),
             "state": use.state,
             "at_limit": use.budget.at_limit,
-            "message": None if use.state == _OK else self._told(use),
+            "message": self._told(use),
         }
 
-    def _told(self, use: BudgetUse) -> str:
+    def _told(self, use: BudgetUse) -> str | None:
         told = _named(use)
+        if use.is_unknown:
+            return f"How much {told} has used of {_THIS[use.budget.period]} budget cannot be read now"
+        if use.state == _OK:
+            return None
         # A user's name stays as it is written.
         told = told[0].upper() + told[1:] if use.kind == TEAM else told
         of = f"the {use.budget.gpu_hours:g} GPU-hours of {_THIS[use.budget.period]} budget"
@@ -162,10 +173,13 @@ class BudgetCheck:
         return self._bounds[period]
 
     def _of_user(self, user: str, budget: Budget) -> BudgetUse:
-        return BudgetUse(USER, user, budget, _hours(self._summed(budget.period).users.get(user, 0)))
+        return self._use(USER, user, budget, self._summed(budget.period).users)
 
     def _of_team(self, team: str, budget: Budget) -> BudgetUse:
-        return BudgetUse(TEAM, team, budget, _hours(self._summed(budget.period).teams.get(team, 0)))
+        return self._use(TEAM, team, budget, self._summed(budget.period).teams)
+
+    def _use(self, kind: str, name: str, budget: Budget, charged: Mapping[str, int]) -> BudgetUse:
+        return BudgetUse(kind, name, budget, _hours(charged.get(name, 0)), budget.period in self._spending.unknown)
 
     def _summed(self, period: str) -> _Sums:
         if period not in self._sums:

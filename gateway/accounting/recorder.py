@@ -136,7 +136,10 @@ class UsageAccounting:
     # ---- budgets
 
     def check(self, user: str, groups: Iterable[str], request: Request, before: Request | None = None) -> None:
-        """Refuse a request for more than a budget has; ``before``: what the kernel has now. Raises LimitError."""
+        """Refuse a request for more than a budget has. Raises LimitError, and UnknownUseError.
+
+        ``before``: what the kernel has now.
+        """
         if (budgets := self._budgets()) is not None:
             budgets.check(user, groups, request, before)
 

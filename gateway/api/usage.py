@@ -44,7 +44,10 @@ class UsageHandler(AliquotHandler):
         except AliquotError as error:
             raise http_error(error) from error
         if refusal := accounting.refusal(self.requester.name):
-            raise HTTPError(429, refusal)
+            self.set_status(429)
+            self.set_header("Retry-After", "1")  # an HTTPError would lose it
+            self.answer({"message": refusal, "reason": None})
+            return
         budgets = accounting.budgets_of(self.requester, is_for_all=self.requester.is_admin)
         self.asking = asyncio.ensure_future(
             accounting.ask(

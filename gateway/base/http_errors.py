@@ -22,6 +22,7 @@ HTTP_STATUS: dict[type[errors.AliquotError], int] = {
     errors.QueueTimeoutError: 503,
     errors.WithdrawnError: 410,
     errors.LimitError: 403,
+    errors.UnknownUseError: 503,
     errors.GrantLostError: 409,
     errors.AgentError: 503,
     errors.AgentUnavailableError: 503,

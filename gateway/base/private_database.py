@@ -45,7 +45,7 @@ class Form:
     is_durable: bool = False
 
 
-class HeldError(sqlite3.OperationalError):
+class _HeldError(sqlite3.OperationalError):
     """Another process writes the file."""
 
 
@@ -86,9 +86,9 @@ class PrivateDatabase:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Write all of what the body writes, or nothing. Raises HeldError."""
+        """Write all of what the body writes, or nothing. Raises sqlite3.OperationalError if another process does."""
         if self.holder:
-            raise HeldError(f"process {self.holder} writes this file")
+            raise _HeldError(f"process {self.holder} writes this file")
         self.connection.execute("BEGIN IMMEDIATE")
         try:
             yield

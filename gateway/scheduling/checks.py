@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
-from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError
+from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError, UnknownUseError
 from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request
 
 from .ledger import KernelRef, LedgerSnapshot
@@ -58,7 +59,9 @@ def check_budget_again(settings: AdmissionSettings, snapshot: LedgerSnapshot, wa
     requester = waiting.requester
     holding = snapshot.holdings.get(requester.kernel_id)
     before = None if holding is None else holding.grant.request
-    settings.check_budget(requester.owner, requester.teams, waiting.pending.request, before)
+    # It was known when the request came: a queue is not lost for a file that is away.
+    with suppress(UnknownUseError):
+        settings.check_budget(requester.owner, requester.teams, waiting.pending.request, before)
 
 
 def agent_deadline(waiting: Waiting, away_since: float | None, settings: AdmissionSettings) -> float:

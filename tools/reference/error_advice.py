@@ -32,6 +32,10 @@ ADVICE = {
         "end a kernel of yours, choose a smaller size, or ask an administrator for a higher "
         "[limit](../how-to/limits.md)."
     ),
+    "UnknownUseError": (
+        "try again in a moment; `aliquot status` tells administrators why "
+        "[the accounting](../how-to/usage-and-budgets.md) cannot be read."
+    ),
     "GrantLostError": "restart the kernel: it has no part of a GPU any more.",
     "AgentError": "run `aliquot doctor`.",
     "AgentUnavailableError": (

@@ -23,7 +23,7 @@ from jupyter_aliquot.gateway.base.clock import SystemClock
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 from jupyter_aliquot.gateway.teams.budgets import Budget
 from jupyter_aliquot.gateway.teams.reading import QuotaFileError, read_quotas
-from jupyter_aliquot.provisioner.errors import LimitError
+from jupyter_aliquot.provisioner.errors import LimitError, UnknownUseError
 from jupyter_aliquot.provisioner.resources import GpuShare, Request, WorkloadClass
 
 from .life import ALICE, HOUR, LOG, NOON, Life, part, settings
@@ -162,6 +162,22 @@ def test_administrators_see_the_budget_of_each_user_who_used_something() -> None
         ("team", "research"),
         ("team", "vision"),
     ]
+
+
+def test_a_budget_whose_use_cannot_be_read_refuses_new_requests_if_it_is_to_refuse() -> None:
+    quotas, calendar = read_quotas(FILE, "a file"), Calendar(find_zone("UTC"), "UTC")
+    budgets = BudgetCheck(quotas, Spending(TODAY, {"week": {}}, frozenset({"month"})), calendar, ChargePolicy())
+    with pytest.raises(UnknownUseError) as refused:
+        budgets.check("alice", (), QUARTER)
+    assert str(refused.value) == (
+        "Requested 0.25 GPU, but it cannot be read now how much alice has used of this month's budget. Try again in "
+        "a moment. If it stays so, ask an administrator: the status says why"
+    )
+    budgets.check("alice", (), QUARTER, QUARTER)  # a kernel that takes nothing more
+    budgets.check("bob", (), QUARTER)  # his budgets of the month warn
+    own, team, _ = [budgets.report(use)["message"] for use in budgets.uses("alice", ())]
+    assert own == "How much alice has used of this month's budget cannot be read now"
+    assert team == "How much the team vision has used of this month's budget cannot be read now"
 
 
 class Counted(dict[tuple[str, str], int]):

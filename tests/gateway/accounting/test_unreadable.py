@@ -108,7 +108,7 @@ def test_a_budget_that_is_not_known_yet_is_told_and_known_with_the_next_look(lif
         life.begin()
         look(life)
         assert life.book.spending.unknown == {"month"}
-        assert ["budgets refuse nothing" in problem for problem in life.book.problems] == [True]
+        assert ["admit nothing new" in problem for problem in life.book.problems] == [True]
         with pytest.raises(StateError, match="cannot be read"):
             life.ask()
     life.go(LATER)

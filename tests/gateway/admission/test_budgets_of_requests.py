@@ -9,16 +9,18 @@ import pytest
 
 from jupyter_aliquot.gateway.scheduling.admission import Admission, KernelRef
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
-from jupyter_aliquot.provisioner.errors import LimitError
+from jupyter_aliquot.provisioner.errors import LimitError, UnknownUseError
 from jupyter_aliquot.provisioner.resources import GpuShare, Request
 
 
 class Purse:
     """A budget of ann that a test uses up. It is needed for more GPUs than a kernel has."""
 
-    is_empty = False
+    is_empty = is_unknown = False
 
     def check(self, owner: str, teams: Iterable[str], request: Request, before: Request | None) -> None:
+        if self.is_unknown:
+            raise UnknownUseError(f"Requested {request.gpus} GPU, but it cannot be read")
         if self.is_empty and owner == "ann" and (before is None or request.gpus > before.gpus):
             raise LimitError(f"Requested {request.gpus} GPU, but the budget of {owner} is used up")
 
@@ -50,6 +52,23 @@ def test_a_request_whose_budget_was_used_up_while_it_waited_is_refused_at_its_tu
             await waits
         assert behind.done(), "the next request has the capacity at once"
         assert set(agent.held) == {"behind"}
+
+    play(scene, check_budget=purse.check)
+
+
+def test_a_queue_is_not_lost_while_no_budget_can_be_read_and_new_requests_are_refused(
+    play: Any, settle: Any, purse: Purse
+) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        await admission.submit(KernelRef("first", "bob"), a_request(100))
+        waits = admission.submit(KernelRef("waits", "ann"), a_request(100))
+        await settle()
+        purse.is_unknown = True
+        await admission.release("first")
+        await settle()
+        assert (await waits).kernel_id == "waits"
+        with pytest.raises(UnknownUseError, match="cannot be read"):
+            await admission.submit(KernelRef("new", "ann"), a_request(100))
 
     play(scene, check_budget=purse.check)
 

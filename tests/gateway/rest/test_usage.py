@@ -6,6 +6,7 @@ import asyncio
 import csv
 import io
 import json
+import threading
 import time
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,6 +14,9 @@ from typing import Any
 
 import pytest
 from traitlets.config import Config
+
+from jupyter_aliquot.gateway.accounting import query, questions
+from jupyter_aliquot.gateway.accounting.questions import _read
 
 from .conftest import Ask
 from .fake_agent import FakeAgent, kernel
@@ -128,6 +132,49 @@ async def test_what_cannot_be_asked_is_refused_with_what_can(ask: Ask, params: d
     answer = await ask("alice", "GET", "aliquot/api/v1/usage", params=params)
     assert answer.status == 400
     assert want in json.loads(answer.body)["message"]
+
+
+async def test_a_user_with_many_questions_under_way_is_told_when_to_ask_again(
+    ask: Ask, an_agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await an_agent.start()
+    go_on = threading.Event()
+
+    def hold_up(*read: Any) -> Any:
+        assert go_on.wait(60)
+        return _read(*read)
+
+    monkeypatch.setattr(questions, "_read", hold_up)
+    asked = [asyncio.ensure_future(ask("alice", "GET", "aliquot/api/v1/usage")) for _ in range(5)]
+    try:
+        # The other four wait for the first one, which is held up.
+        [done], slow = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        refused = await done
+        assert (refused.status, refused.headers["Retry-After"]) == (429, "1")
+        assert "4 such requests of yours are under way" in refused.json["message"]
+    finally:
+        go_on.set()
+    assert [one.status for one in await asyncio.gather(*slow)] == [200] * 4
+    assert (await ask("alice", "GET", "aliquot/api/v1/usage")).status == 200
+
+
+async def test_an_answer_of_too_many_rows_is_refused_with_what_to_ask(
+    ask: Ask, an_agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await begin(ask, an_agent, ("k1", "alice", 0.5), ("k2", "bob", 1.5))
+    await until_counted(ask, "ada", "alice", "bob")
+    monkeypatch.setattr(query, "MOST_ROWS", 1)
+    for params in ({}, {"format": "csv"}):
+        refused = await ask("ada", "GET", "aliquot/api/v1/usage", params=params)
+        assert (refused.status, "Requested more than 1 rows" in refused.json["message"]) == (400, True)
+        assert "Request fewer days" in refused.json["message"]
+    assert (await ask("alice", "GET", "aliquot/api/v1/usage")).status == 200
+
+
+async def test_the_time_that_jupyters_clients_add_to_pass_caches_is_no_parameter(ask: Ask) -> None:
+    assert (await told(ask, "alice", month="2026-11", **{"1764410000000": ""}))["month"] == "2026-11"
+    refused = await ask("alice", "GET", "aliquot/api/v1/usage", params={"1764410000000x": ""})
+    assert (refused.status, "Requested '1764410000000x'" in refused.json["message"]) == (400, True)
 
 
 async def test_moments_of_other_time_zones_are_whole_days_of_ours(ask: Ask) -> None:
