@@ -268,8 +268,8 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         else:
             # A server that is only just up does not know yet which sizes never fit its node.
             admission, name = self.services.admission, kwargs.get("kernel_name")
-            if admission is not None and not admission.is_ready and self.starts.requests_grant(name):
-                await admission.ready()
+            if admission is not None and not admission.readiness.is_come and self.starts.requests_grant(name):
+                await admission.readiness.wait()
             kernel_id = await self._start_new(kernel_id, path, kwargs)
         await self.handover.noted(kernel_id)
         return kernel_id

@@ -12,28 +12,25 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
 
 from jupyter_aliquot.gateway.base.clock import Clock
-from jupyter_aliquot.gateway.scheduling.ledger import Device, KernelRef, Leaving, Node
+from jupyter_aliquot.gateway.scheduling.ledger import Device, KernelRef, Node
 from jupyter_aliquot.gpu_hook.base.pacing import Backoff
-from jupyter_aliquot.gpu_hook.client.client import AgentClient, AgentClientError, DeviceStatus, NodeStatus
+from jupyter_aliquot.gpu_hook.client.client import AgentClient, AgentClientError, DeviceStatus
 from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError
-from jupyter_aliquot.provisioner.grants.agent_calls import answered, meet
-from jupyter_aliquot.provisioner.grants.codec import agent_grant
-from jupyter_aliquot.provisioner.grants.reservation import Names, reserve_again
-from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request
+from jupyter_aliquot.provisioner.grants.agent_calls import meet
+
+from .agent_calls import AgentCalls, read_device, read_node
 
 _CLIENT_NAME = "gateway"
 _FIRST_RETRY_SECONDS = 0.2
 _LAST_RETRY_SECONDS = 5.0
 
-T = TypeVar("T")
 StartAgent = Callable[[], Awaitable[None]]
 
 
-class AgentLink:
+class AgentLink(AgentCalls):
     """Admission's view of the agent.
 
     *start_agent* starts one where none runs; None where a service does that.
@@ -56,7 +53,7 @@ class AgentLink:
         self._start_agent = start_agent
         self._log = log
         self._differs = differs
-        self._uid_of = uid_of
+        super().__init__(self._open, uid_of)
         # A sentence for each option of the running agent that differs from this server's request.
         self.differences: tuple[str, ...] = ()
         self._client: AgentClient | None = None
@@ -89,7 +86,7 @@ class AgentLink:
 
     async def status(self) -> Node:
         """Return the node as the agent sees it now. Raises AliquotError."""
-        return read_node(await self._answered(self._connected().status(kernels=False)), self._device)
+        return read_node(await self._answered(self._open().status(kernels=False)), self._device)
 
     def _device(self, device: DeviceStatus) -> Device:
         said, known = self._devices.get(device.uuid, (None, None))
@@ -98,97 +95,7 @@ class AgentLink:
             self._devices[device.uuid] = device, known
         return known
 
-    async def reserve(self, requester: KernelRef, request: Request, placement: Mapping[str, int]) -> Grant:
-        """Reserve for a kernel without a grant. Raises AliquotError."""
-        names = self._names(requester)
-        reserved = self._connected().reserve(
-            requester.kernel_id,
-            owner=requester.owner,
-            hundredths=request.gpus.hundredths,
-            memory_limit=None if request.memory_limit is None else int(request.memory_limit),
-            workload_class=request.workload_class.value,
-            label=requester.label,
-            placement=placement,
-            attributes=names.attributes(),
-            residency=request.residency or None,
-            uid=names.uid,
-        )
-        return agent_grant(await self._answered(reserved))
-
-    async def renew(self, requester: KernelRef, grant: Grant) -> Grant:
-        """Hold a kernel's reservation again, in its present size. Raises AliquotError."""
-        return await self._answered(reserve_again(self._connected(), grant, self._names(requester)))
-
-    def _names(self, requester: KernelRef) -> Names:
-        """Return a kernel's names; one of another program has the account that asked for it."""
-        client = requester.account
-        uid = self._uid_of(requester) if client is None else client
-        return Names(requester.label, requester.kernelspec, uid, client)
-
-    async def resize(self, kernel_id: str, request: Request) -> Grant:
-        """Change a kernel's reservation on its devices.
-
-        Raises AliquotError; NoRoomError if it cannot grow now.
-        """
-        resized = self._connected().resize(
-            kernel_id,
-            hundredths=request.gpus.hundredths,
-            memory_limit=None if request.memory_limit is None else int(request.memory_limit),
-            workload_class=request.workload_class.value,
-        )
-        return agent_grant(await self._answered(resized))
-
-    async def swap_out(self, kernel_id: str) -> None:
-        """Have its memory copied to the host.
-
-        Raises AliquotError with the reason why it cannot leave.
-        """
-        await self._answered(self._connected().ask("swap_out", kernel_id=kernel_id))
-
-    async def evict(self, kernel_id: str) -> None:
-        """Have it swapped out, and its parts free for others, until it is readmitted.
-
-        Raises AliquotError with the reason why it cannot leave.
-        """
-        await self._answered(self._connected().ask("evict", kernel_id=kernel_id))
-
-    async def readmit(self, kernel_id: str) -> None:
-        """Reserve an evicted kernel's parts again. Raises AliquotError; NoRoomError if they do not fit now."""
-        await self._answered(self._connected().ask("readmit", kernel_id=kernel_id))
-
-    async def interrupt(self, kernel_id: str) -> None:
-        """Report an interrupt that the kernel was sent: its processes give up their waits.
-
-        Raises AliquotError.
-        """
-        await self._answered(self._connected().ask("interrupt", kernel_id=kernel_id))
-
-    async def wake(self, kernel_id: str) -> None:
-        """Have its memory restored as soon as there is capacity. Raises AliquotError."""
-        await self._answered(self._connected().ask("wake", kernel_id=kernel_id))
-
-    async def hint(self, kernel_id: str) -> None:
-        """Report that it will be used soon. Raises AliquotError."""
-        await self._answered(self._connected().ask("hint", kernel_id=kernel_id))
-
-    async def release(self, kernel_id: str) -> None:
-        """End a reservation; a missing one is no error. Raises AliquotError."""
-        await self._answered(self._connected().release(kernel_id))
-
-    async def _answered(self, question: Awaitable[T]) -> T:
-        """Wait for an answer.
-
-        An agent that does not answer in time is lost, and the connection is made again.
-        """
-        client = self._client
-        try:
-            return await answered(question)
-        except AgentUnavailableError:
-            if client is not None:
-                await client.close()
-            raise
-
-    def _connected(self) -> AgentClient:
+    def _open(self) -> AgentClient:
         if self._client is None:
             raise AgentUnavailableError(self.message)
         return self._client
@@ -259,37 +166,3 @@ class AgentLink:
     def _tell(self) -> None:
         for listener in self._listeners:
             listener()
-
-
-def read_device(device: DeviceStatus) -> Device:
-    """Return a device of the agent's status in the ledger's types."""
-    own = device.reserved_by_production
-    return Device(
-        uuid=device.uuid,
-        index=device.index,
-        name=device.name,
-        memory=Bytes(device.memory_bytes),
-        reserved=GpuShare(device.reserved_hundredths),
-        reserved_memory=Bytes(device.reserved_bytes),
-        is_lost=device.lost,
-        by_production=None if own is None else (GpuShare(own.hundredths), Bytes(own.bytes)),
-        kept_memory=Bytes(device.reserved_kept_bytes),
-        kernels=device.reserved_kernels,
-        context=Bytes(device.context_bytes),
-    )
-
-
-def read_node(status: NodeStatus, read: Callable[[DeviceStatus], Device] = read_device) -> Node:
-    """Return the agent's status in the ledger's types."""
-    devices = tuple(read(device) for device in status.devices)
-    rule = status.oversubscription_rule
-    evicted = None if status.evicted is None else frozenset(status.evicted)
-    ending = frozenset(status.ending_kernels)
-    leaving = None
-    if status.leaving is not None:
-        leaving = {
-            one.kernel_id: Leaving(one.seconds, one.is_moving, one.stays_because, one.refusal) for one in status.leaving
-        }
-    return Node(
-        status.node, status.driver, devices, rule.rule(), rule.largest_kernel_bytes, evicted, ending, leaving=leaving
-    )

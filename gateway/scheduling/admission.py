@@ -1,13 +1,14 @@
 """The scheduling cycle, and the only writer of queue and ledger.
 
-The planner decides which request goes next. The node agent decides whether there is capacity.
+The planner decides which request goes next, and on which node. The node's agent decides whether there is
+capacity. The cycle waits for the agent of the gateway's own node alone; others have lanes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -24,13 +25,16 @@ from jupyter_aliquot.provisioner.errors import (
 )
 from jupyter_aliquot.provisioner.resources import Grant, Request
 
+from .agents.lanes import Asked, Lane, Lanes, NoRemoteAgents, RemoteAgents
+from .agents.readiness import Readiness
+from .agents.releases import Releases, resolve
+from .agents.renewal import Renewal
 from .checks import check_budget_again, check_request, refusal_without_agent, seconds_to_next_look
 from .ledger import Holding, KernelRef, Ledger, LedgerSnapshot
 from .lending.evicting import Evictor
 from .lending.tenure import resumed
-from .planner import Admit, Pending, plan, queue_order
+from .planner import Admit, Pending, Plan, plan, queue_order
 from .queue import QueueEntry, RequestQueue, Waiting, growth_of, return_of
-from .releases import Releases
 from .snapshot import AdmissionSettings, AdmissionSnapshot, Agent
 from .wait_reason import agent_refused, agent_unavailable, not_planned
 
@@ -47,7 +51,12 @@ class Admission:
     """Grants for this gateway's kernels, one cycle at a time."""
 
     def __init__(
-        self, agent: Agent, clock: Clock, settings: AdmissionSettings, log: logging.Logger | None = None
+        self,
+        agent: Agent,
+        clock: Clock,
+        settings: AdmissionSettings,
+        log: logging.Logger | None = None,
+        remote: RemoteAgents | None = None,
     ) -> None:
         self._agent = agent
         self._clock = clock
@@ -55,8 +64,11 @@ class Admission:
         self._log = log or logging.getLogger(__name__)
         self._ledger = Ledger(settings.quotas, settings.cordon_of)
         self._queue = RequestQueue()
-        # Ended grants of which the agent does not know yet.
-        self._releases = Releases(agent, self._log)
+        # Ended grants of which their agent does not know yet.
+        self._releases = Releases(self._log)
+        self._renewal = Renewal(self._ledger, self._releases, self._tell_size, self._log)
+        parts = (self._ledger, self._releases, self._renewal, clock)
+        self._lanes = Lanes(remote or NoRemoteAgents(), *parts, self._agent_moved, self._log)
         # Kernels that waited in an earlier gateway's queue, and whose requests are to come again.
         self._expected: set[str] = set()
         self._began = clock.wall()
@@ -66,15 +78,12 @@ class Admission:
         self._is_in_cycle = self._has_moved = False
         self._task: asyncio.Task[None] | None = None
         self._is_stopped = False
-        self.evictor = Evictor(agent, self._ledger, clock, self._work.set, self._log)
+        self.evictor = Evictor(self._ledger, clock, self._work.set, self._log)
         self._observers: list[Callable[[], None]] = []
         self._resize_observers: list[ResizeObserver] = []
         # Kernel id to a future that is done when the agent has answered to its change of size.
         self._committing: dict[str, asyncio.Future[None]] = {}
-        # Whether admission has looked for the agent; set: it connected, or was not found.
-        self._has_looked = False
-        self._is_answered = asyncio.Event()
-        self._ready_at = clock.now() + settings.ready_seconds
+        self.readiness = Readiness(clock, settings.ready_seconds)
         agent.listen(self._agent_moved)
 
     # ---- requests
@@ -98,24 +107,8 @@ class Admission:
         if task is not None:
             await end_task(task)
         self._stop_looking()
+        await self._lanes.finish()
         await self._finish_releases()
-
-    @property
-    def is_ready(self) -> bool:
-        """Return whether starts need not wait.
-
-        They need not if sizes that never fit are known, or will not be known soon.
-        """
-        return self._is_answered.is_set() or self._clock.now() >= self._ready_at
-
-    async def ready(self) -> None:
-        """Wait until the agent has reported the node, or is known to be away.
-
-        The wait is over in any case after the gateway's first seconds. Before that, a size that
-        never fits would be queued: with the agent's report it is refused.
-        """
-        if not self.is_ready:
-            await until_first(self._is_answered.wait(), self._clock.sleep(self._ready_at - self._clock.now()))
 
     def adopt(self, holding: Holding) -> None:
         """Take over the grant of a kernel that outlived its gateway.
@@ -220,10 +213,12 @@ class Admission:
         """
         self.withdraw(kernel_id)
         self._expected.discard(kernel_id)
-        if kernel_id not in self._ledger.snapshot().holdings:
+        holding = self._ledger.snapshot().holdings.get(kernel_id)
+        if holding is None:
             return
-        done = self._releases.ask(kernel_id)
+        done = self._releases.ask(kernel_id, holding.grant.node)
         if self._task is None:
+            await self._lanes.finish()
             await self._finish_releases()
         self._work.set()
         await asyncio.shield(done)
@@ -247,7 +242,7 @@ class Admission:
             raise GrantError(f"Kernel {kernel_id} is evicted. Change its size when it has its GPU again")
         self.check(holding.requester, request, holding.grant)
         self._withdraw_growth(kernel_id, "another size was asked for")
-        if request == holding.grant.request and self._agent.unavailable_since is not None:
+        if request == holding.grant.request and self._agent_of(holding.grant.node).unavailable_since is not None:
             return holding.grant  # for another request the agent is asked: another gateway may have changed it
         waiting = growth_of(holding, request, *self._since(waits_since))
         self._queue.add(waiting)
@@ -257,10 +252,7 @@ class Admission:
         return await waiting.future if entry is None else entry
 
     async def withdraw_resize(self, kernel_id: str, reason: str = "its requester gave it up") -> bool:
-        """Give up a change of size that waits, and return whether one did.
-
-        One that the agent answers now does not wait.
-        """
+        """Give up a change of size that waits, and return whether one did. One that is answered now does not."""
         await self._until_committed(kernel_id)
         return self._withdraw_growth(kernel_id, reason)
 
@@ -325,12 +317,8 @@ class Admission:
         return kernel_id in self._ledger.snapshot().holdings and kernel_id not in self._releases
 
     def _agent_moved(self) -> None:
-        """Called when the agent comes, goes, or may have room.
-
-        Each grant and each release is such a move, too. While no request waits, one cycle looks at all moves of the
-        next moments.
-        """
-        self._has_looked = True
+        """Look again, for an agent came, went, or may have room. While no request waits, moves are gathered."""
+        self.readiness.has_looked = True
         self._has_moved = True
         if not self._is_in_cycle:
             self._look_again()
@@ -345,11 +333,15 @@ class Admission:
         elif self._next_look is None:
             self._next_look = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._work.set)
 
+    def _agent_of(self, node: str) -> Agent:
+        lane = self._lanes.of(node)
+        return self._agent if lane is None else lane.agent
+
     def _is_idle(self) -> bool:
         if self._agent.unavailable_since is not None or self._agent.connections != self._seen_connections:
             return False
         ledger = self._ledger.snapshot()
-        return not (self._queue or ledger.unsettled or ledger.ending)
+        return self._lanes.is_settled and not (self._queue or ledger.unsettled or ledger.ending)
 
     # ---- the cycle
 
@@ -369,18 +361,18 @@ class Admission:
             self._is_in_cycle = False
         self._look_again()
         for waiting in looked_at:
-            waiting.looked_at.set()
-        is_missed = self._has_looked and self._agent.unavailable_since is not None
-        if is_missed or self._ledger.snapshot().node.name:
-            self._is_answered.set()
+            if waiting.requester.kernel_id not in self._lanes.asked:
+                waiting.looked_at.set()
+        self.readiness.note(self._ledger.snapshot(), is_away=self._agent.unavailable_since is not None)
         for observer in list(self._observers):
             observer()
 
     async def _wait_for_work(self) -> None:
         """Wait until the event is set, or until the first deadline of a waiting request."""
         if not self._work.is_set():
-            is_due_later = self._queue or self._has_doubts()
-            sleeps = (self._sleep_to_next_deadline(),) if is_due_later else ()
+            away_since, now = self._agent.unavailable_since, self._clock.now()
+            seconds = seconds_to_next_look(self._queue, away_since, self._settings, now)
+            sleeps = (self._clock.sleep(seconds),) if self._queue or self._has_doubts() else ()
             await until_first(self._work.wait(), *sleeps)
         self._work.clear()
         self._stop_looking()
@@ -390,32 +382,38 @@ class Admission:
         if timer is not None:
             timer.cancel()
 
-    async def _sleep_to_next_deadline(self) -> None:
-        away_since, now = self._agent.unavailable_since, self._clock.now()
-        await self._clock.sleep(seconds_to_next_look(self._queue, away_since, self._settings, now))
-
-    async def _cycle(self) -> None:
+    async def _look_at_agents(self) -> bool:
+        """Tell the agents what they do not know, and take their answers; return whether there are any."""
         # 1. Ended grants make capacity free.
         told = await self._tell_releases()
         try:
             # 2. After the agent came back, grants are renewed before requests are served.
             await self._renew_holdings()
-            # 3. Snapshot: the capacity that is free by the agent's account, whichever program
-            # reserved the rest.
+            # 3. The capacity that is free by the agents' account, whichever program reserved the rest.
             self._has_moved = False  # the answer tells of what was before
-            self._ledger.commit(node=await self._agent.status())
+            node = await self._agent.status()
+            self._ledger.commit(node=node, others=self._lanes.tend())
         except AliquotError as error:
-            self._wait_for_agent(error)
-            return
+            if not self._lanes:
+                self._wait_for_agent(error)
+                return False
+            away = replace(self._ledger.snapshot().node, is_away=True)
+            self._ledger.commit(node=away, others=self._lanes.tend())
         finally:
             # Those who released ask anew only when it is known whether the kernel keeps memory.
-            _resolve(told)
+            resolve(told)
+        return True
+
+    async def _cycle(self) -> None:
+        if not await self._look_at_agents():
+            return
         self._queue_returns(self._ledger.snapshot())
-        await self.evictor.review(self._expected.union(one.requester.kernel_id for one in self._queue))
-        snapshot = self._ledger.snapshot()
-        # 4. Heads of the queue, in order of arrival, without kernels whose last grant is not
-        # released yet.
-        heads = {w.requester.kernel_id: w for w in self._queue if w.requester.kernel_id not in self._releases}
+        self.evictor.review(self._expected.union(one.requester.kernel_id for one in self._queue))
+        await self.evictor.call_off_endless(self._agent, self._ledger.snapshot().node)
+        snapshot = self._lanes.promised(self._ledger.snapshot())
+        # 4. Heads of the queue, without kernels whose last grant is not released yet, or is asked for now.
+        busy = {*self._releases, *self._lanes.asked}
+        heads = {w.requester.kernel_id: w for w in self._queue if w.requester.kernel_id not in busy}
         # 5. Plan.
         planned = plan(snapshot, [waiting.pending for waiting in heads.values()], self._clock.now())
         for refused in planned.refusals:
@@ -425,11 +423,30 @@ class Admission:
         for kernel_id in planned.preempting:
             self._queue.preempt(heads[kernel_id])
         self._rank()
-        # 6. Commit each with the agent, 7. deliver it, 8. requeue: a request that is not delivered
+        # 6. Commit each with its agent, 7. deliver it, 8. requeue: a request that is not delivered
         # keeps its place.
-        await in_groups([partial(self._commit, heads[one.kernel_id], one) for one in planned.admissions])
+        self._ask_others(snapshot, planned, heads)
+        own = planned.on("", snapshot)
+        await in_groups([partial(self._commit, heads[one.kernel_id], one) for one in own.admissions])
         # 9. Evict: the agent reports when the capacity of these kernels is free.
-        await self.evictor.carry_out(planned.evictions)
+        await self.evictor.carry_out(self._agent, snapshot.node.name, own.evictions)
+
+    def _ask_others(self, snapshot: LedgerSnapshot, planned: Plan, heads: Mapping[str, Waiting]) -> None:
+        """Give each lane what was planned for its node; a busy one gets it in a later cycle."""
+        for node in snapshot.others:
+            lane, there = self._lanes.of(node.name), planned.on(node.name, snapshot)
+            if lane is not None and lane.is_open:
+                asked = [self._asked(lane, heads[one.kernel_id], one) for one in there.admissions]
+                if asked or self.evictor.has_work(node, there.evictions):
+                    lane.run(asked, self.evictor.jobs(lane.agent, node, there.evictions))
+                continue
+            for waiting in (heads[one.kernel_id] for one in there.admissions):
+                told = f"the agent of the node {node.name} has not answered yet"
+                waiting.why = agent_unavailable(waiting.pending.request, told)
+
+    def _asked(self, lane: Lane, waiting: Waiting, admit: Admit) -> Asked:
+        holding = self._ledger.snapshot().holdings.get(admit.kernel_id) or waiting.promised(lane.agent.name)
+        return Asked(holding, admit.parts, partial(self._commit, waiting, admit, lane))
 
     def _queue_returns(self, snapshot: LedgerSnapshot) -> None:
         """Let each evicted kernel wait for its devices, at the place of its first request."""
@@ -448,51 +465,42 @@ class Admission:
         self._queue.rank(queue_order(self._ledger.snapshot(), self._queue.pending()))
 
     async def _finish_releases(self) -> None:
-        _resolve(await self._tell_releases())
+        resolve(await self._tell_releases())
 
     async def _tell_releases(self) -> list[asyncio.Future[None]]:
-        """Remove ended grants from the ledger, and then tell the agent."""
+        """Remove ended grants from the ledger, and then tell the own agent. The lanes tell theirs."""
         self._ledger.commit(released=self._releases)
-        return await self._releases.tell_agent()
+        return await self._releases.tell(self._agent, self._lanes.is_own)
 
     async def _renew_holdings(self) -> None:
         if self._seen_connections != self._agent.connections:
             self._seen_connections = self._agent.connections
-            self._ledger.doubt_all()
-        for kernel_id, holding in self._ledger.snapshot().unsettled.items():
-            if holding.is_confirmed or kernel_id in self._releases:
-                continue
-            try:
-                renewed = await self._agent.renew(holding.requester, holding.grant)
-            except AgentUnavailableError:
-                raise
-            except AliquotError as error:
-                self._log.error("kernel=%s grant=doubtful reason=%s", kernel_id, error)
-                self._ledger.commit(granted=[replace(holding, refusal=str(error))])
-                continue
-            self._ledger.commit(granted=[replace(holding.resized(renewed), is_confirmed=True, refusal="")])
-            if renewed.request != holding.grant.request:
-                self._tell_size(kernel_id, renewed)
+            self._ledger.doubt(None)
+        own = [one for one in self._ledger.snapshot().unsettled.values() if self._lanes.is_own(one.grant.node)]
+        await self._renewal.renew(self._agent, own)
 
     def _has_doubts(self) -> bool:
-        """Return whether a grant is unconfirmed, or an eviction under way, of which time alone may change something."""
+        """Return whether a grant is unconfirmed, or an eviction or a release under way, which time alone may change."""
+        if self._releases.has(self._lanes.is_own):
+            return True
         found = self._ledger.snapshot().unsettled.values()
         return any(not one.is_confirmed or one.is_leaving or one.stays_until for one in found)
 
-    async def _commit(self, waiting: Waiting, admit: Admit) -> bool:
-        """Reserve what was planned.
+    async def _commit(self, waiting: Waiting, admit: Admit, lane: Lane | None = None) -> bool:
+        """Reserve what was planned, with the own agent, or with that of a lane.
 
         Return False if the agent disagrees, so that the rest of the plan is void.
         """
         if self._queue.get(admit.kernel_id) is not waiting:
             return True
-        if self._agent.connections != self._seen_connections:
+        agent, seen = (self._agent, self._seen_connections) if lane is None else (lane.agent, lane.seen_connections)
+        if agent.connections != seen:
             # A new agent, which does not know the grants yet: they are renewed first.
             self._work.set()
             return False
         try:
             check_budget_again(self._settings, self._ledger.snapshot(), waiting)
-            grant = await self._ask_agent(waiting, admit)
+            grant = await self._ask_agent(agent, waiting, admit)
         except (NoRoomError, DeviceLostError) as error:
             # Another program on this node was faster. The agent's event tells when its reservation
             # ends.
@@ -500,9 +508,13 @@ class Admission:
             return waiting.is_growth
         except AgentUnavailableError as error:
             # The agent may have reserved before it went. If the request is withdrawn meanwhile,
-            # this releases it.
+            # this releases it. Another node may have the kernel before this one is back.
+            if lane is not None:
+                lane.orphans |= set() if waiting.is_growth else {admit.kernel_id}
+                waiting.why = agent_unavailable(waiting.pending.request, str(error))
+                return False
             if not waiting.is_growth:
-                self._releases.add(admit.kernel_id)
+                self._releases.add(admit.kernel_id, self._ledger.snapshot().node.name)
             self._wait_for_agent(error)
             return False
         except AliquotError as error:
@@ -512,16 +524,16 @@ class Admission:
         self._deliver(waiting, grant, admit)
         return True
 
-    async def _ask_agent(self, waiting: Waiting, admit: Admit) -> Grant:
+    async def _ask_agent(self, agent: Agent, waiting: Waiting, admit: Admit) -> Grant:
         kernel_id, request = admit.kernel_id, waiting.pending.request
         if waiting.is_return:
-            await self._agent.readmit(kernel_id)
+            await agent.readmit(kernel_id)
             return self._ledger.snapshot().holdings[kernel_id].grant
         if not waiting.is_growth:
-            return await self._agent.reserve(waiting.requester, request, admit.placement())
+            return await agent.reserve(waiting.requester, request, admit.placement())
         self._committing[kernel_id] = asyncio.get_running_loop().create_future()
         try:
-            return await self._agent.resize(kernel_id, request)
+            return await agent.resize(kernel_id, request)
         finally:
             self._committing.pop(kernel_id).set_result(None)
 
@@ -540,7 +552,7 @@ class Admission:
             self._log.info("kernel=%s granted=%s owner=%s", grant.kernel_id, grant.request.gpus, grant.owner)
             return
         # The request was withdrawn while the agent reserved it.
-        self._releases.add(grant.kernel_id)
+        self._releases.add(grant.kernel_id, grant.node)
         self._work.set()
 
     def _deliver_return(self, waiting: Waiting, grant: Grant, admit: Admit) -> None:
@@ -584,9 +596,3 @@ class Admission:
                 self._refuse(waiting, refusal)
             else:
                 waiting.why = agent_unavailable(waiting.pending.request, str(error))
-
-
-def _resolve(futures: Iterable[asyncio.Future[None]]) -> None:
-    for future in futures:
-        if not future.done():
-            future.set_result(None)

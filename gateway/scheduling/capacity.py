@@ -1,29 +1,45 @@
-"""The free capacity of a node while a plan is made: values, of which every step makes another one.
+"""The free capacity of the nodes while a plan is made: values, of which every step makes another one.
 
-It uses the functions of ``gpu_hook.placement`` that the agent uses, so that both come to the same
-result.
+A kernel is on one node: the node is chosen first, then its devices. It uses the functions of
+``gpu_hook.placement`` that the agent uses, so that both come to the same result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 from jupyter_aliquot.gpu_hook.placement.host_memory import HostRoom, host_room
 from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription, Reserved, device_state
-from jupyter_aliquot.gpu_hook.placement.placement import DeviceState, Part, Refusal, place, resize
+from jupyter_aliquot.gpu_hook.placement.placement import (
+    BAD_REQUEST,
+    DEVICE_LOST,
+    NO_ROOM,
+    DeviceState,
+    Part,
+    Refusal,
+    place,
+    resize,
+)
 from jupyter_aliquot.provisioner.resources import Request, WorkloadClass
+
+# Of several nodes' refusals, the first of these counts: what waiting helps comes first.
+_GRAVITY = {BAD_REQUEST: 0, NO_ROOM: 1, DEVICE_LOST: 2}
+_NO_DEVICES = Refusal(DEVICE_LOST, "Requested a part of a device of a node that is not known any more. Plan again")
 
 
 @dataclass(frozen=True)
 class CapacityDevice:
-    """The facts of a device that do not change while a plan is made."""
+    """The facts of a device that do not change while a plan is made. ``node`` is empty on the gateway's own."""
 
     uuid: str
     index: int
     memory_bytes: int
     is_lost: bool = False
     context_bytes: int = 0
+    node: str = ""
 
 
 @dataclass(frozen=True)
@@ -35,54 +51,93 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Capacity:
-    """The free capacity. ``closed`` are devices whose capacity an earlier request waits for."""
+class NodeRoom:
+    """The facts of one node that hold for all of its devices.
 
-    devices: tuple[CapacityDevice, ...]
+    ``is_shut``: it takes no new kernel now. ``is_away``: its agent is not connected, and nothing
+    changes there. ``is_busy``: it answers later, and others come first. ``largest_kernel_bytes`` are
+    reserved, by any program.
+    """
+
     rule: Oversubscription = field(default_factory=Oversubscription)
-    reserved: Mapping[str, Reserved] = field(default_factory=dict)
     largest_kernel_bytes: int = 0
+    is_shut: bool = False
+    is_away: bool = False
+    is_busy: bool = False
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """The free capacity. ``closed`` are devices whose capacity an earlier request waits for.
+
+    ``nodes`` are in the order in which they are filled; the gateway's own has no name here. Where
+    ``is_complete`` is False, a node exists of which nothing is known yet.
+    """
+
+    devices: tuple[CapacityDevice, ...] = ()
+    nodes: Mapping[str, NodeRoom] = field(default_factory=lambda: {"": NodeRoom()})
+    reserved: Mapping[str, Reserved] = field(default_factory=dict)
     closed: frozenset[str] = frozenset()
+    is_complete: bool = True
 
     def states(self, workload_class: WorkloadClass) -> list[DeviceState]:
         """Return the devices, as far as a request of this class may reserve parts of them."""
-        found = [
-            device_state(
-                device.uuid,
-                device.index,
-                device.memory_bytes,
-                self.reserved.get(device.uuid, Reserved()),
-                self.rule,
-                workload_class.value,
-                lost=device.is_lost,
-                context_bytes=device.context_bytes,
-            )
-            for device in self.devices
-        ]
-        return [replace(d, free_hundredths=0, free_bytes=0) if d.uuid in self.closed else d for d in found]
+        return [self._state(device, workload_class) for device in self.devices]
+
+    def node_of(self, parts: Iterable[Part]) -> str:
+        """Return the node of these parts; the gateway's own for parts of a device that is not known."""
+        return next((self._by_uuid[part.uuid].node for part in parts if part.uuid in self._by_uuid), "")
+
+    def room_of(self, parts: Iterable[Part]) -> NodeRoom:
+        """Return the facts of the node of these parts."""
+        return self.nodes.get(self.node_of(parts)) or NodeRoom()
 
     def place(self, request: Request, held: Held | None = None) -> tuple[Part, ...] | Refusal:
         """Return the parts for a request, or the reason why it does not fit.
 
-        A running kernel keeps its devices (*held*).
+        A running kernel keeps its devices (*held*). A new one gets the node where it leaves the
+        least: first on its devices, so that whole ones stay free, then on the node.
         """
-        capacity = self if held is None else self.give_back(held)
-        states, size = capacity.states(request.workload_class), (request.gpus.hundredths, request.memory_limit)
-        is_burstable, host = request.residency != "off", capacity._host()
+        size, is_burstable = (request.gpus.hundredths, request.memory_limit), request.residency != "off"
         if held is None:
-            return place(states, *size, is_burstable=is_burstable, host=host)
+            return self._place_anywhere(request)
+        capacity, node = self.give_back(held), self.node_of(held.parts)
+        states, host = capacity._states_of(node, request.workload_class), capacity._host(node)
         if request.workload_class is held.workload_class:
             kept = {part.uuid: part for part in held.parts}
             states = [state.for_owner(kept[state.uuid]) if state.uuid in kept else state for state in states]
         return resize(states, held.parts, *size, is_burstable=is_burstable, host=host)
 
+    def _place_anywhere(self, request: Request) -> tuple[Part, ...] | Refusal:
+        size, is_burstable = (request.gpus.hundredths, request.memory_limit), request.residency != "off"
+        found: list[tuple[bool, int, int, int, tuple[Part, ...]]] = []
+        refusals: list[Refusal] = []
+        for place_of_node, (name, room) in enumerate(self.nodes.items()):
+            states = self._states_of(name, request.workload_class)
+            if room.is_shut or room.is_away:
+                states = [replace(one, free_hundredths=0, free_bytes=0) for one in states]
+            placed = place(states, *size, is_burstable=is_burstable, host=self._host(name))
+            if isinstance(placed, Refusal):
+                refusals.append(placed)
+                continue
+            if len(self.nodes) == 1:
+                return placed
+            taken = {part.uuid for part in placed}
+            left = sum(one.free_hundredths for one in states if one.uuid in taken)
+            on_node = sum(one.free_hundredths for one in states)
+            found.append((room.is_busy, left, on_node, place_of_node, placed))
+        if found:
+            return min(found)[-1]
+        return min(refusals, key=lambda one: _GRAVITY.get(one.code, len(_GRAVITY)), default=_NO_DEVICES)
+
     def place_back(self, request: Request, parts: Sequence[Part]) -> tuple[Part, ...] | Refusal:
         """Return the parts of an evicted kernel on its devices, or the reason why they do not fit there now."""
-        states, size = self.states(request.workload_class), (request.gpus.hundredths, request.memory_limit)
-        return resize(states, parts, *size, is_burstable=request.residency != "off", host=self._host())
+        node = self.node_of(parts)
+        states, size = self._states_of(node, request.workload_class), (request.gpus.hundredths, request.memory_limit)
+        return resize(states, parts, *size, is_burstable=request.residency != "off", host=self._host(node))
 
     def place_alone(self, request: Request, held: Held | None = None) -> tuple[Part, ...] | Refusal:
-        """Return the request's parts on the empty node, or the reason why it does not fit.
+        """Return the request's parts on an empty node, or the reason why it does not fit.
 
         ``held``: the parts of a running kernel, which stays there.
         """
@@ -92,8 +147,10 @@ class Capacity:
     def take(self, parts: Iterable[Part], workload_class: WorkloadClass) -> Capacity:
         """Return the capacity after these parts were reserved."""
         taken = tuple(parts)
-        largest = max(self.largest_kernel_bytes, sum(part.reserved_bytes for part in taken))
-        return replace(self._changed(taken, workload_class, 1), largest_kernel_bytes=largest)
+        amount, changed = sum(part.reserved_bytes for part in taken), self._changed(taken, workload_class, 1)
+        if amount <= self.room_of(taken).largest_kernel_bytes:
+            return changed
+        return changed._with_room(taken, largest_kernel_bytes=amount)
 
     def give_back(self, held: Held) -> Capacity:
         """Return the capacity after these parts were released."""
@@ -101,28 +158,71 @@ class Capacity:
 
     def set_aside(self, held: Held) -> Capacity:
         """Return the capacity with less host memory: the copy of a kernel that was swapped out takes it."""
-        if self.rule.host_bytes is None:
+        rule = self.room_of(held.parts).rule
+        if rule.host_bytes is None:
             return self
         copy_bytes = sum(part.reserved_bytes for part in held.parts)
         # Below 0 where the budget cannot hold the copy, so that no request fits then.
-        return replace(self, rule=replace(self.rule, host_bytes=self.rule.host_bytes - copy_bytes))
+        return self._with_room(held.parts, rule=replace(rule, host_bytes=rule.host_bytes - copy_bytes))
 
     def close(self, parts: Sequence[Part]) -> Capacity:
         """Return the capacity with none on the devices of these parts."""
         return replace(self, closed=self.closed | {part.uuid for part in parts})
 
+    def without_host_limit(self) -> Capacity:
+        """Return the capacity without a limit of host memory."""
+        rooms = {name: replace(one, rule=replace(one.rule, host_bytes=None)) for name, one in self.nodes.items()}
+        return replace(self, nodes=rooms)
+
     def emptied(self) -> Capacity:
-        """Return the capacity of the empty node, without a limit of host memory."""
-        return Capacity(self.devices, replace(self.rule, host_bytes=None))
+        """Return the capacity of the empty nodes, without a limit of host memory. All of them are there."""
+        rooms = {name: NodeRoom(replace(one.rule, host_bytes=None)) for name, one in self.nodes.items()}
+        return Capacity(self.devices, rooms, is_complete=self.is_complete)
 
     def found(self) -> Capacity:
         """Return the capacity as if no device were lost."""
         return replace(self, devices=tuple(replace(device, is_lost=False) for device in self.devices))
 
-    def _host(self) -> HostRoom | None:
+    @cached_property
+    def _by_uuid(self) -> Mapping[str, CapacityDevice]:
+        return {device.uuid: device for device in self.devices}
+
+    @cached_property
+    def _by_node(self) -> Mapping[str, Sequence[CapacityDevice]]:
+        found: dict[str, list[CapacityDevice]] = {}
+        for device in self.devices:
+            found.setdefault(device.node, []).append(device)
+        return found
+
+    def _states_of(self, node: str, workload_class: WorkloadClass) -> list[DeviceState]:
+        return [self._state(device, workload_class) for device in self._by_node.get(node, ())]
+
+    def _state(self, device: CapacityDevice, workload_class: WorkloadClass) -> DeviceState:
+        room = self.nodes.get(device.node) or NodeRoom()
+        state = device_state(
+            device.uuid,
+            device.index,
+            device.memory_bytes,
+            self.reserved.get(device.uuid, Reserved()),
+            room.rule,
+            workload_class.value,
+            lost=device.is_lost,
+            context_bytes=device.context_bytes,
+        )
+        is_closed = device.uuid in self.closed or room.is_away
+        return replace(state, free_hundredths=0, free_bytes=0) if is_closed else state
+
+    def _host(self, node: str) -> HostRoom | None:
         """Return the host memory that reservations beyond the devices' memory count on."""
-        devices = ((d.memory_bytes, self.reserved.get(d.uuid, Reserved()).bytes) for d in self.devices)
-        return host_room(self.rule.host_bytes, devices, self.largest_kernel_bytes)
+        room = self.nodes.get(node) or NodeRoom()
+        there = self._by_node.get(node, ())
+        devices = ((d.memory_bytes, self.reserved.get(d.uuid, Reserved()).bytes) for d in there)
+        return host_room(room.rule.host_bytes, devices, room.largest_kernel_bytes)
+
+    def _with_room(self, parts: Iterable[Part], **changes: Any) -> Capacity:
+        node = self.node_of(parts)
+        room = replace(self.nodes.get(node) or NodeRoom(), **changes)
+        return replace(self, nodes={**self.nodes, node: room})
 
     def _changed(self, parts: Iterable[Part], workload_class: WorkloadClass, sign: int) -> Capacity:
         reserved = dict(self.reserved)

@@ -34,7 +34,7 @@ def check_request(
     """
     # Before the agent's first answer the node is not known, and the first cycle refuses. While the
     # agent is away, its last answer counts.
-    is_known = bool(snapshot.node.name or snapshot.node.devices)
+    is_known = bool(snapshot.node.name or snapshot.node.devices or snapshot.others)
     error = never_fits(snapshot.capacity(), request, held_of(before) if before else None) if is_known else None
     snapshot = snapshot.with_renewed([requester.kernel_id])
     quotas = TeamQuotas.of(snapshot)

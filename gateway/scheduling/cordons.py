@@ -1,8 +1,7 @@
-"""Cordoned nodes, on which nothing new starts: values, and the kernels that leave one. Pure."""
+"""Cordoned nodes, on which nothing new starts, as values. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 # Stands for the kernel that others leave for, where they leave because their node is drained.
@@ -36,8 +35,3 @@ def kept_off(cordon: Cordon | None, *, is_new: bool) -> bool:
     A drained one takes no kernel back, and lets none grow.
     """
     return cordon is not None and (is_new or cordon.is_draining)
-
-
-def drained(cordon: Cordon | None, leaving: Iterable[str]) -> list[str]:
-    """Return the kernels that leave the node, of those that can."""
-    return sorted(leaving) if cordon is not None and cordon.is_draining else []

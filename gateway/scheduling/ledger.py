@@ -1,4 +1,4 @@
-"""The ledger: the devices as the agent last reported them, and the grants of this gateway.
+"""The ledger: the devices as the agents last reported them, and the grants of this gateway.
 
 Admission alone writes it. Readers get a frozen snapshot, which is replaced whole and never edited.
 """
@@ -14,9 +14,9 @@ from jupyter_aliquot.gateway.sizes.grammar import resized_name
 from jupyter_aliquot.gateway.teams.values import Quotas
 from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription, Reserved
 from jupyter_aliquot.gpu_hook.placement.placement import Part
-from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request, WorkloadClass
 
-from .capacity import Capacity, CapacityDevice, Held
+from .capacity import Capacity, CapacityDevice, Held, NodeRoom
 from .cordons import DRAIN, Cordon
 from .resize import held_of, quota_of
 
@@ -105,7 +105,7 @@ class Leaving:
 
 @dataclass(frozen=True)
 class Node:
-    """The last answer of the agent."""
+    """The last answer of one agent. ``is_away``: it is not connected now, so nothing changes there."""
 
     name: str = ""
     driver: str = ""
@@ -116,6 +116,7 @@ class Node:
     evicted: frozenset[str] | None = None
     ending: frozenset[str] = frozenset()  # kernels without a grant, of which a process keeps memory
     leaving: Mapping[str, Leaving] | None = None  # by kernel id; None: the agent does not tell
+    is_away: bool = False
 
     @property
     def can_evict(self) -> bool:
@@ -225,6 +226,9 @@ class LedgerSnapshot:
 
     ``quotas`` are the teams' quotas in force; None without a quota file. ``ending`` are grants that
     were released, until no process of their kernel keeps memory: they count for limits alone.
+    ``node`` is the gateway's own, ``others`` are those whose agents dial in and that its runtime
+    serves; ``cordons`` are theirs. ``busy`` ones have not answered yet to what they were asked, so that
+    they come last. ``is_complete`` is False while one of them is not known yet.
     """
 
     version: int = 0
@@ -233,6 +237,46 @@ class LedgerSnapshot:
     quotas: Quotas | None = None
     ending: Mapping[str, Holding] = field(default_factory=lambda: MappingProxyType({}))
     cordon: Cordon | None = None  # of its node
+    others: tuple[Node, ...] = ()
+    cordons: Mapping[str, Cordon] = field(default_factory=lambda: MappingProxyType({}))
+    busy: frozenset[str] = frozenset()
+    is_complete: bool = True
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes; the gateway's own is left out where it has none."""
+        return (self.node, *self.others) if self.node.devices or not self.others else self.others
+
+    def node_of(self, grant: Grant) -> Node:
+        """Return the node of a grant: one of the others by its name, else the gateway's own."""
+        return self._others.get(grant.node, self.node) if self.others else self.node
+
+    def cordon_of(self, node: Node) -> Cordon | None:
+        """Return a node's cordon; None if it has none."""
+        return self.cordon if node is self.node else self.cordons.get(node.name)
+
+    def cordon_for(self, held: Held | None) -> tuple[Cordon, str] | None:
+        """Return the cordon, and its node, that a request meets; None if a node is open to it.
+
+        A request for new devices meets one where all nodes are cordoned.
+        """
+        if not self.others:
+            return None if self.cordon is None else (self.cordon, self.node.name)
+        nodes = self.nodes if held is None else (self._holder(held),)
+        found = [(cordon, one.name) for one in nodes if (cordon := self.cordon_of(one)) is not None]
+        return found[0] if found and len(found) == len(nodes) else None
+
+    def can_evict(self, parts: Iterable[Part]) -> bool:
+        """Return whether the agent of these parts' node evicts kernels."""
+        return (self._holder(Held(tuple(parts), WorkloadClass.PRODUCTION)) if self.others else self.node).can_evict
+
+    def _holder(self, held: Held) -> Node:
+        uuids = {part.uuid for part in held.parts}
+        return next((one for one in self.others if any(d.uuid in uuids for d in one.devices)), self.node)
+
+    @cached_property
+    def _others(self) -> Mapping[str, Node]:
+        return {one.name: one for one in self.others}
 
     def capacity(self) -> Capacity:
         """Return the capacity to plan with.
@@ -243,15 +287,25 @@ class LedgerSnapshot:
 
     @cached_property
     def _capacity(self) -> Capacity:
-        node = self.node
-        devices = tuple(CapacityDevice(d.uuid, d.index, int(d.memory), d.is_lost, int(d.context)) for d in node.devices)
-        reserved = {device.uuid: device.all_reserved for device in node.devices}
-        capacity = Capacity(devices, node.rule, reserved, node.largest_kernel_bytes)
+        named = [("" if node is self.node else node.name, node) for node in self.nodes]
+        devices = tuple(
+            CapacityDevice(d.uuid, d.index, int(d.memory), d.is_lost, int(d.context), name)
+            for name, node in named
+            for d in node.devices
+        )
+        rooms = {name: self._room(node) for name, node in named}
+        reserved = {device.uuid: device.all_reserved for _, node in named for device in node.devices}
+        capacity = Capacity(devices, rooms, reserved, is_complete=self.is_complete)
         for holding in self.unsettled.values():
             if not holding.is_confirmed and not holding.is_evicted:
                 held = held_of(holding.grant)
                 capacity = capacity.take(held.parts, held.workload_class)
         return capacity
+
+    def _room(self, node: Node) -> NodeRoom:
+        # The planner keeps requests off a node that is the only one, and says so.
+        is_shut = bool(self.others) and self.cordon_of(node) is not None
+        return NodeRoom(node.rule, node.largest_kernel_bytes, is_shut, node.is_away, node.name in self.busy)
 
     def without(self, kernel_id: str) -> LedgerSnapshot:
         """Return the ledger as it will be once this kernel has ended."""
@@ -261,24 +315,41 @@ class LedgerSnapshot:
         holdings = MappingProxyType({one: held for one, held in self.holdings.items() if one != kernel_id})
         if not holding.is_confirmed or holding.is_evicted:
             return replace(self, holdings=holdings)  # the agent does not count it
-        capacity = Capacity((), reserved={device.uuid: device.all_reserved for device in self.node.devices})
+        node = self.node_of(holding.grant)
+        capacity = Capacity(reserved={device.uuid: device.all_reserved for device in node.devices})
         left = capacity.give_back(held_of(holding.grant)).reserved
-        devices = tuple(device.with_reserved(left[device.uuid]) for device in self.node.devices)
-        return replace(self, node=replace(self.node, devices=devices), holdings=holdings)
+        devices = tuple(device.with_reserved(left[device.uuid]) for device in node.devices)
+        return replace(self._with_node(node, replace(node, devices=devices)), holdings=holdings)
+
+    def _with_node(self, before: Node, after: Node) -> LedgerSnapshot:
+        if before is self.node:
+            return replace(self, node=after)
+        return replace(self, others=tuple(after if one is before else one for one in self.others))
 
     def with_parts(self, kernel_id: str, request: Request, parts: Sequence[Part]) -> LedgerSnapshot:
         """Return the ledger after this kernel has exchanged its present parts for these."""
         before, left = self.holdings.get(kernel_id), self.without(kernel_id)
-        capacity = Capacity((), reserved={device.uuid: device.all_reserved for device in left.node.devices})
-        capacity = replace(capacity, largest_kernel_bytes=left.node.largest_kernel_bytes)
-        capacity = capacity.take(parts, request.workload_class)
-        devices = tuple(device.with_reserved(capacity.reserved[device.uuid]) for device in left.node.devices)
-        node = replace(left.node, devices=devices, largest_kernel_bytes=capacity.largest_kernel_bytes)
+        there = left._holder(Held(tuple(parts), request.workload_class))
+        capacity = Capacity(reserved={device.uuid: device.all_reserved for device in there.devices})
+        reserved = capacity.take(parts, request.workload_class).reserved
+        devices = tuple(device.with_reserved(reserved[device.uuid]) for device in there.devices)
+        largest = max(there.largest_kernel_bytes, sum(part.reserved_bytes for part in parts))
+        left = left._with_node(there, replace(there, devices=devices, largest_kernel_bytes=largest))
         if before is None:
-            return replace(left, node=node)
+            return left
         grant = replace(before.grant, request=request, quotas=tuple(quota_of(part) for part in parts))
         holding = replace(before, grant=grant, is_confirmed=True, is_evicted=False, leaves_for="")
-        return replace(left, node=node, holdings=MappingProxyType({**left.holdings, kernel_id: holding}))
+        return replace(left, holdings=MappingProxyType({**left.holdings, kernel_id: holding}))
+
+    def with_promised(self, holding: Holding, parts: Sequence[Part]) -> LedgerSnapshot:
+        """Return the ledger as if the agent, which is asked for these parts now, had reserved them."""
+        kernel_id = holding.grant.kernel_id
+        after = self.with_parts(kernel_id, holding.grant.request, parts)
+        if kernel_id in self.holdings:
+            return after
+        quotas = tuple(quota_of(part) for part in parts)
+        promised = replace(holding, grant=replace(holding.grant, quotas=quotas))
+        return replace(after, holdings=MappingProxyType({**after.holdings, kernel_id: promised}))
 
     def held_by(self, owner: str, teams: Iterable[str] = ()) -> tuple[Holding, ...]:
         """Return the grants of this user, and those requested in one of these teams; each once.
@@ -325,6 +396,19 @@ class LedgerSnapshot:
         return found
 
 
+@dataclass(frozen=True)
+class Others:
+    """The nodes whose agents dial in. ``names`` has those, too, of which nothing is known yet."""
+
+    nodes: tuple[Node, ...] = ()
+    names: frozenset[str] = frozenset()
+    busy: frozenset[str] = frozenset()
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.nodes) == len(self.names)
+
+
 class Ledger:
     """The current snapshot, which one method changes.
 
@@ -339,6 +423,7 @@ class Ledger:
         self._quotas = quotas
         self._cordon_of = cordon_of
         self._current = LedgerSnapshot(quotas=quotas())
+        self._others = Others()
         self._told: frozenset[str] = frozenset()  # kernels that leave or have left, as the agent last said
 
     def snapshot(self) -> LedgerSnapshot:
@@ -348,47 +433,72 @@ class Ledger:
         self,
         *,
         node: Node | None = None,
+        others: Others | None = None,
         granted: Iterable[Holding] = (),
         released: Iterable[str] = (),
     ) -> LedgerSnapshot:
         """Apply one change whole. A grant replaces the kernel's earlier one.
 
-        A released grant is ending until an answer of the agent after that tells that it is not.
+        A released grant is ending until an answer of its agent after that tells that it is not.
         """
         gone, given = set(released), {holding.grant.kernel_id: holding for holding in granted}
-        if node is not None and node.evicted is not None:
-            given |= self._told_by(node, given)
+        known, self._others = {id(one) for one in self._current.others}, others or self._others
+        answers = replace(self._current, node=node or self._current.node, others=self._others.nodes)
+        news = [*([] if node is None else [node]), *(one for one in self._others.nodes if id(one) not in known)]
+        fresh = {id(one) for one in news}
+        if any(one.evicted is not None for one in news):
+            given |= self._told_by(answers, fresh, given)
         holdings, ending = self._current.holdings, self._current.ending
         if gone or given:
             kept = dict(holdings)
             left = {kernel_id: kept.pop(kernel_id) for kernel_id in gone if kernel_id in kept}
             holdings = MappingProxyType({**kept, **given})
             ending = _without({**ending, **left}, given)
-        if node is not None and ending:
-            ending = _without(ending, ending.keys() - node.ending)
-        node = self._current.node if node is None else node
-        self._current = LedgerSnapshot(
+        if news and ending:
+            told = [(one, answers.node_of(held.grant)) for one, held in ending.items()]
+            ending = _without(ending, [one for one, by in told if id(by) in fresh and one not in by.ending])
+        self._current = self._made(self._current.node if node is None else node, holdings, ending)
+        return self._current
+
+    def _made(self, node: Node, holdings: Mapping[str, Holding], ending: Mapping[str, Holding]) -> LedgerSnapshot:
+        others = self._others
+        cordons = {one.name: cordon for one in others.nodes if (cordon := self._cordon_of(one.name)) is not None}
+        return LedgerSnapshot(
             version=self._current.version + 1,
             node=node,
             holdings=holdings,
             quotas=self._quotas(),
             ending=ending,
             cordon=self._cordon_of(node.name),
+            others=others.nodes,
+            cordons=MappingProxyType(cordons),
+            busy=others.busy,
+            is_complete=others.is_complete,
         )
-        return self._current
 
-    def _told_by(self, node: Node, given: Mapping[str, Holding]) -> dict[str, Holding]:
-        """Return the grants whose eviction the agent says otherwise than the ledger."""
-        holdings, said = self._current.holdings, (node.evicted or frozenset()) | (node.leaving or {}).keys()
+    def _told_by(
+        self, answers: LedgerSnapshot, fresh: Collection[int], given: Mapping[str, Holding]
+    ) -> dict[str, Holding]:
+        """Return the grants whose eviction their agent says otherwise than the ledger."""
+        holdings = self._current.holdings
+        said = frozenset[str]().union(*((n.evicted or frozenset()) | (n.leaving or {}).keys() for n in answers.nodes))
         asked = said | self._told | {kernel_id for kernel_id, one in self._current.unsettled.items() if one.leaves_for}
         known = {**{one: held for one in asked if (held := holdings.get(one))}, **given}
         self._told = said
-        told = {kernel_id: holding.told_by(node) for kernel_id, holding in known.items()}
+        by = {kernel_id: answers.node_of(holding.grant) for kernel_id, holding in known.items()}
+        told = {one: holding.told_by(by[one]) if id(by[one]) in fresh else holding for one, holding in known.items()}
         return {kernel_id: holding for kernel_id, holding in told.items() if holding is not known[kernel_id]}
 
-    def doubt_all(self) -> LedgerSnapshot:
-        """Make every grant unconfirmed: the agent was away, and must renew them."""
-        return self.commit(granted=[replace(h, is_confirmed=False) for h in self._current.holdings.values()])
+    def doubt(self, node: str | None) -> LedgerSnapshot:
+        """Make the grants of a node unconfirmed: its agent was away, and must renew them. None: the gateway's own."""
+        return self.commit(granted=[replace(one, is_confirmed=False) for one in self.on(node)])
+
+    def on(self, node: str | None) -> list[Holding]:
+        """Return the grants on a node. None: the gateway's own, which has those of no other known node."""
+        held, names = self._current.holdings.values(), self._others.names
+        if node is not None:
+            return [one for one in held if one.grant.node == node]
+        return [one for one in held if one.grant.node not in names]
 
 
 def _without(holdings: Mapping[str, Holding], kernel_ids: Collection[str]) -> Mapping[str, Holding]:

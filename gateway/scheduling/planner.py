@@ -26,7 +26,7 @@ from jupyter_aliquot.provisioner.errors import (
 from jupyter_aliquot.provisioner.resources import Request, WorkloadClass
 
 from .capacity import Capacity, Held
-from .cordons import DRAIN, drained, kept_off
+from .cordons import DRAIN, kept_off
 from .ledger import Holding, LedgerSnapshot
 from .lending.backfill import is_harmless
 from .lending.reclaim import Evict, State, reclaim
@@ -128,6 +128,16 @@ class Plan:
     # The kernels that leave their GPU for waiting requests.
     evictions: tuple[Evict, ...] = ()
 
+    def on(self, node: str, snapshot: LedgerSnapshot) -> Plan:
+        """Return the admissions and evictions of one node; that of the gateway's own is empty."""
+        if not snapshot.others:
+            return self
+        capacity, others = snapshot.capacity(), {one.name for one in snapshot.others}
+        placed = tuple(one for one in self.admissions if capacity.node_of(one.parts) == node)
+        names = {one.kernel_id: snapshot.holdings[one.kernel_id].grant.node for one in self.evictions}
+        there = {kernel_id for kernel_id, name in names.items() if (name if name in others else "") == node}
+        return Plan(placed, evictions=tuple(one for one in self.evictions if one.kernel_id in there))
+
 
 def plan(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> Plan:
     """Admit the heads that fit, in order.
@@ -180,7 +190,8 @@ class Serving:
         if error is not None:
             self.refusals.append(Refuse(entry.kernel_id, error))
             return
-        if kept_off(self.snapshot.cordon, is_new=entry.devices is None) and not self._only_shrinks(entry):
+        cordon, _ = self.snapshot.cordon_for(entry.devices) or (None, "")
+        if kept_off(cordon, is_new=entry.devices is None) and not self._only_shrinks(entry):
             return self._keep_off(entry)
         placed = None if self._is_closed else self._place(entry)
         if isinstance(placed, tuple) and (is_backfilled := self._may_pass(entry, placed, self._ahead)) is not None:
@@ -201,12 +212,17 @@ class Serving:
         return entry.held is not None and not needs_capacity(self.capacity, entry.held, entry.request)
 
     def drain(self) -> None:
-        """Have all kernels leave a node that is drained, of those that can."""
-        holdings = self.snapshot.holdings.items() if self.snapshot.node.can_evict else ()
-        can_leave = (kernel_id for kernel_id, one in holdings if one.can_be_evicted)
-        taken = {one.kernel_id for one in self.evictions}
-        leaving = [one for one in drained(self.snapshot.cordon, can_leave) if one not in taken]
-        self.evictions += [Evict(one, DRAIN, is_for_quota=False) for one in leaving]
+        """Have all kernels leave the nodes that are drained, of those that can."""
+        known, taken = self.snapshot, {one.kernel_id for one in self.evictions}
+        draining = [node for node in known.nodes if (cordon := known.cordon_of(node)) and cordon.is_draining]
+        if not any(node.can_evict for node in draining):
+            return
+        leaving = [
+            kernel_id
+            for kernel_id, one in known.holdings.items()
+            if one.can_be_evicted and kernel_id not in taken and known.node_of(one.grant) in draining
+        ]
+        self.evictions += [Evict(one, DRAIN, is_for_quota=False) for one in sorted(leaving)]
 
     def _keep_off(self, entry: Pending) -> None:
         """Let it wait. It holds up no other request: on this node no other starts either."""
@@ -267,7 +283,7 @@ class Serving:
             return None
         if self._delays_none(entry, placed, ahead):
             return False
-        can_leave = self.snapshot.node.can_evict and entry.request.residency != "off"
+        can_leave = self.snapshot.can_evict(placed) and entry.request.residency != "off"
         return True if can_leave else None
 
     def _delays_none(self, entry: Pending, placed: tuple[Part, ...], ahead: Sequence[Pending]) -> bool:
@@ -466,6 +482,8 @@ def never_fits(capacity: Capacity, request: Request, held: Held | None = None) -
         return None
     if placed.code == BAD_REQUEST:
         return RequestError(placed.message)
+    if not capacity.is_complete and held is None:
+        return None
     if placed.code == DEVICE_LOST or isinstance(capacity.found().place_alone(request, held), tuple):
         return DeviceLostError(placed.message)
     return NeverFitsError(placed.message)
@@ -502,5 +520,5 @@ class _Reasons:
 
 
 def _cordon_reason(served: Serving, entry: Pending) -> WaitReason:
-    cordon, node = served.snapshot.cordon, served.snapshot.node.name
-    return cordoned(entry.request, "" if cordon is None else cordon.clause(node))
+    found = served.snapshot.cordon_for(entry.devices)
+    return cordoned(entry.request, "" if found is None else found[0].clause(found[1]))

@@ -75,6 +75,12 @@ class Waiting:
         """Return whether the kernel is evicted, and is to return to its devices."""
         return self.pending.returns_to is not None
 
+    def promised(self, node: str) -> Holding:
+        """Return the grant that it may get on a node, without parts."""
+        asked = self.pending
+        grant = Grant(asked.kernel_id, asked.owner, asked.request, node, (), "", ())
+        return Holding(grant, self.requester, self.shown_since)
+
     async def until_looked_at(self) -> None:
         """Wait until a cycle has planned it, or it has its grant or its error."""
         await until_first(self.looked_at.wait(), asyncio.wait({self.future}))

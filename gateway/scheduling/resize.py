@@ -57,9 +57,10 @@ def needs_capacity(capacity: Capacity, held: Held, request: Request) -> bool:
     It does if it takes more of a device than the kernel has there, or changes the class of its
     part.
     """
+    rule = capacity.room_of(held.parts).rule
     placed = capacity.emptied().take(held.parts, held.workload_class).place(request, held)
     if isinstance(placed, Refusal) or (
-        request.workload_class is not held.workload_class and capacity.rule.production != capacity.rule.opportunistic
+        request.workload_class is not held.workload_class and rule.production != rule.opportunistic
     ):
         return True
     before = {part.uuid: part for part in held.parts}

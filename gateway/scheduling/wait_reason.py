@@ -233,7 +233,7 @@ def _without_memory(capacity: Capacity, held: Held | None) -> Capacity:
         )
         for uuid, one in capacity.reserved.items()
     }
-    return replace(capacity, reserved=reserved, rule=replace(capacity.rule, host_bytes=None))
+    return replace(capacity.without_host_limit(), reserved=reserved)
 
 
 def _is(count: int) -> str:

@@ -34,7 +34,8 @@ def is_harmless(
 
     Kernels of other programs are not known one by one: a device that has such is not passed on.
     """
-    if capacity.rule.most > 1 and capacity.rule.host_bytes is not None:
+    rule = capacity.room_of(parts).rule
+    if rule.most > 1 and rule.host_bytes is not None:
         return False  # all devices share the host's memory for copies
     for part in parts:
         residents = _residents(snapshot, capacity, part.uuid)

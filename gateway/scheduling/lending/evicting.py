@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gateway.scheduling.cordons import DRAIN
-from jupyter_aliquot.gateway.scheduling.ledger import Holding, Leaving, Ledger
+from jupyter_aliquot.gateway.scheduling.ledger import Holding, Leaving, Ledger, Node
 from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError, GrantError
 
 from .reclaim import Evict
@@ -43,10 +44,7 @@ class Evictor:
     ``again`` has the queue looked at again.
     """
 
-    def __init__(
-        self, agent: EvictingAgent, ledger: Ledger, clock: Clock, again: Callable[[], None], log: logging.Logger
-    ) -> None:
-        self._agent = agent
+    def __init__(self, ledger: Ledger, clock: Clock, again: Callable[[], None], log: logging.Logger) -> None:
         self._ledger = ledger
         self._clock = clock
         self._again = again
@@ -57,8 +55,8 @@ class Evictor:
         """Call *ender* with each kernel that is to end, and why."""
         self._enders.append(ender)
 
-    async def review(self, waiting: Collection[str]) -> None:
-        """Call off the evictions that come to no end, and let kernels be tried again. Called before each plan.
+    def review(self, waiting: Collection[str]) -> None:
+        """Let kernels be tried again. Called before each plan.
 
         *waiting* are the kernels whose requests wait. A kernel that passed none of them leaves for none.
         """
@@ -72,21 +70,40 @@ class Evictor:
                 changed.append(tried)
         if changed:
             self._ledger.commit(granted=changed)
-        for kernel_id, leaving in (snapshot.node.leaving or {}).items():
+
+    async def call_off_endless(self, agent: EvictingAgent, node: Node) -> None:
+        """Have the kernels of a node stay that cannot leave."""
+        for kernel_id, leaving in (node.leaving or {}).items():
             told, why = self._holding(kernel_id), _why_endless(leaving)
             if why and told is not None and told.is_leaving and told.is_confirmed:
-                await self._call_off(kernel_id, why)
+                await self._call_off(agent, kernel_id, why)
 
-    async def carry_out(self, evictions: Sequence[Evict]) -> None:
-        """Tell kernels to leave, and those to stay that no request needs to leave any more."""
+    def has_work(self, node: Node, evictions: Sequence[Evict]) -> bool:
+        """Return whether the agent of a node is to be told anything."""
+        snapshot = self._ledger.snapshot()
+        return bool(evictions or node.leaving) or any(
+            one.is_leaving and snapshot.node_of(one.grant) is node for one in snapshot.unsettled.values()
+        )
+
+    def jobs(self, agent: EvictingAgent, node: Node, evictions: Sequence[Evict]) -> list[Callable[[], Awaitable[None]]]:
+        """Return the same for another node, whose lane does it."""
+        return [
+            partial(self.call_off_endless, agent, node),
+            partial(self.carry_out, agent, node.name, evictions),
+        ]
+
+    async def carry_out(self, agent: EvictingAgent, name: str, evictions: Sequence[Evict]) -> None:
+        """Tell kernels of a node to leave, and those to stay that no request needs to leave any more."""
         wanted = {one.kernel_id for one in evictions}
-        for kernel_id, holding in self._ledger.snapshot().unsettled.items():
-            if holding.is_leaving and not holding.is_ended and kernel_id not in wanted and holding.is_confirmed:
-                await self._call_off(kernel_id)
+        snapshot = self._ledger.snapshot()
+        for kernel_id, holding in snapshot.unsettled.items():
+            is_told = holding.is_leaving and not holding.is_ended and holding.is_confirmed
+            if is_told and kernel_id not in wanted and snapshot.node_of(holding.grant).name == name:
+                await self._call_off(agent, kernel_id)
         for one in evictions:
-            await self._evict(one)
+            await self._evict(agent, one)
 
-    async def _evict(self, one: Evict) -> None:
+    async def _evict(self, agent: EvictingAgent, one: Evict) -> None:
         holding = self._holding(one.kernel_id)
         if holding is None or holding.is_evicted or holding.is_ended:
             return
@@ -97,7 +114,7 @@ class Evictor:
             self._end(holding, one)
             return
         try:
-            await self._agent.evict(one.kernel_id)
+            await agent.evict(one.kernel_id)
         except AgentUnavailableError:
             return  # the next cycle tells it
         except AliquotError as error:
@@ -123,10 +140,10 @@ class Evictor:
         for ender in self._enders:
             ender(one.kernel_id, _WHY.format(why=holding.stays_because))
 
-    async def _call_off(self, kernel_id: str, why: str = "") -> None:
+    async def _call_off(self, agent: EvictingAgent, kernel_id: str, why: str = "") -> None:
         """Have a kernel stay that was told to leave; ``why`` it could not leave, if it could not."""
         try:
-            await self._agent.readmit(kernel_id)
+            await agent.readmit(kernel_id)
         except AliquotError as error:
             self._log.info("kernel=%s eviction=not_called_off reason=%s", kernel_id, error)
             return

@@ -74,7 +74,7 @@ def reclaim(state: State, kernel_id: str, claimant: Claimant, since: float) -> R
 
     Kernels that leave already count first. Those that turn out not to be needed stay.
     """
-    if not state.snapshot.node.can_evict:
+    if not any(node.can_evict for node in state.snapshot.nodes):
         return None
     candidates = _candidates(state, claimant, since)
     for first in range(min(len(candidates), _MOST_TRIES)):
@@ -164,7 +164,8 @@ def _returns_after(
 
 def _can_leave(state: State, holding: Holding) -> bool:
     """Return whether the kernel can be swapped out, or its team lets it be ended."""
-    if holding.grant.kernel_id in state.taken:
+    node = state.snapshot.node_of(holding.grant)
+    if holding.grant.kernel_id in state.taken or node.is_away or not node.can_evict:
         return False
     is_ended_instead = bool(holding.stays_because) and holding.is_confirmed and not holding.is_evicted
     return holding.can_be_evicted or (is_ended_instead and _may_be_ended(state.quotas, holding))

@@ -86,11 +86,13 @@ class TeamQuotas:
         quotas = snapshot.quotas
         if quotas is None:
             return None
-        models = {device.uuid: quotas.model_of(device.name) for device in snapshot.node.devices}
+        # An unknown node counts: a team is owed what the cluster has, not what answers now.
+        devices = [(node.rule, device) for node in snapshot.nodes for device in node.devices]
+        models = {device.uuid: quotas.model_of(device.name) for _, device in devices}
         gpus: dict[str, int] = {}
-        for device in snapshot.node.devices:
+        for rule, device in devices:
             if not device.is_lost:
-                there = round(WHOLE * snapshot.node.rule.most_of(device.uuid))
+                there = round(WHOLE * rule.most_of(device.uuid))
                 gpus[models[device.uuid]] = gpus.get(models[device.uuid], 0) + there
         found = TeamQuotas(TeamTree(quotas, gpus), models)
         held = (*snapshot.holdings.values(), *snapshot.ending.values())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jupyter_aliquot.gateway.api.dry_run import dry_run_report
-from jupyter_aliquot.gateway.node.connection import read_node
+from jupyter_aliquot.gateway.node.agent_calls import read_node
 from jupyter_aliquot.gateway.scheduling.dry_run import Candidate, DryRun, Outcome, QueueState, dry_run
 from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
 from jupyter_aliquot.gateway.scheduling.memory_sharing import MemorySharing

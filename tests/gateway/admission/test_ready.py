@@ -31,7 +31,7 @@ class Scene:
 
     async def begin(self) -> None:
         await self.admission.start()
-        self.waiting = asyncio.create_task(self.admission.ready())
+        self.waiting = asyncio.create_task(self.admission.readiness.wait())
         await self.settle()
 
     async def is_waiting(self) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from jupyter_aliquot.gateway.node.connection import read_node
+from jupyter_aliquot.gateway.node.agent_calls import read_node
 from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
 from jupyter_aliquot.gpu_hook.agent.devices.host_memory import available_memory_bytes, machine_memory_bytes

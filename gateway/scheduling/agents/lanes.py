@@ -1,0 +1,275 @@
+"""The lanes to the nodes whose agents dial in: a lane asks its agent for one batch after the other.
+
+A lane has a task of its own, and its agent's deadlines bound it: a slow agent holds up its own lane
+alone. The cycle of admission never waits for a lane. It plans with the last answers, and with what
+the agents are being asked for as if they had reserved it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Protocol
+
+from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.base.tasks import in_groups
+from jupyter_aliquot.gateway.scheduling.ledger import Holding, KernelRef, Ledger, LedgerSnapshot, Node, Others
+from jupyter_aliquot.gateway.scheduling.snapshot import Agent
+from jupyter_aliquot.gpu_hook.placement.placement import Part
+from jupyter_aliquot.gpu_hook.waiting import end_task
+from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError
+from jupyter_aliquot.provisioner.resources import Grant
+
+from .releases import Releases, resolve
+from .renewal import Renewal
+
+# A refused renewal, and an agent that failed, are tried again after so long.
+_AGAIN_SECONDS = 5.0
+
+
+class RemoteAgent(Agent, Protocol):
+    """The agent of a node that dials in. ``last`` is its last answer; None: none since the start."""
+
+    name: str
+    last: Node | None
+
+    async def refresh(self) -> None:
+        """Have ``last`` tell of all that was answered before. Raises AliquotError."""
+
+
+class RemoteAgents(Protocol):
+    """The nodes that dial in, of those on which this gateway's runtime starts kernels."""
+
+    def agents(self) -> Mapping[str, RemoteAgent]:
+        """Return them by name, in the order in which they are filled; unknown ones are among them."""
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call *listener* when a node's capacity has changed, and when one comes or goes."""
+
+
+class NoRemoteAgents:
+    """The runtime starts kernels on the gateway's own machine alone."""
+
+    def agents(self) -> Mapping[str, RemoteAgent]:
+        return MappingProxyType({})
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Nothing changes."""
+
+
+class NoLocalAgent:
+    """The place of the gateway's own node where no kernel starts there."""
+
+    connections = 0
+    unavailable_since: float | None = None
+    message = ""
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Nothing changes."""
+
+    async def status(self) -> Node:
+        return Node()
+
+    async def reserve(self, requester: KernelRef, request: object, placement: object) -> Grant:
+        raise self._error()
+
+    async def renew(self, requester: KernelRef, grant: Grant) -> Grant:
+        raise AliquotError(f"the node {grant.node or 'of its GPU'} has not registered with this gateway")
+
+    async def resize(self, kernel_id: str, request: object) -> Grant:
+        raise self._error()
+
+    async def release(self, kernel_id: str) -> None:
+        raise self._error()
+
+    async def evict(self, kernel_id: str) -> None:
+        raise self._error()
+
+    async def readmit(self, kernel_id: str) -> None:
+        raise self._error()
+
+    def _error(self) -> AgentUnavailableError:
+        return AgentUnavailableError("no agent of the kernel's node is connected")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request that a lane asks its agent for, the parts that were planned, and the coroutine that asks."""
+
+    holding: Holding
+    parts: tuple[Part, ...]
+    commit: Callable[[], Awaitable[bool]]
+
+
+class Lane:
+    """One node's lane. ``asked`` are the requests that its agent has not answered yet, by kernel id."""
+
+    def __init__(self, agent: RemoteAgent, lanes: Lanes) -> None:
+        self.agent = agent
+        self.asked: dict[str, Asked] = {}
+        # Kernels that the agent may have reserved before it went; it releases them first.
+        self.orphans: set[str] = set()
+        self.seen_connections = 0
+        self._lanes = lanes
+        self._task: asyncio.Task[None] | None = None
+        self._again_at = 0.0
+
+    @property
+    def is_busy(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    @property
+    def is_back(self) -> bool:
+        """Return whether it is connected anew, and does not know the grants yet."""
+        return self.agent.unavailable_since is None and self.agent.connections != self.seen_connections
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the agent may be asked for reservations now."""
+        is_same = self.agent.connections == self.seen_connections
+        return is_same and self.agent.unavailable_since is None and not self.is_busy
+
+    def run(self, asked: Iterable[Asked] = (), jobs: Sequence[Callable[[], Awaitable[None]]] = ()) -> None:
+        """Ask the agent, in a task of the lane's own."""
+        self.asked = {one.holding.grant.kernel_id: one for one in asked}
+        self._task = asyncio.create_task(self._run(jobs), name=f"aliquot-lane-{self.agent.name}")
+
+    def tend(self) -> None:
+        """Release, and renew, what its agent does not know yet."""
+        if self.is_busy:
+            return
+        is_late = self._lanes.clock.now() >= self._again_at
+        if self.is_back or self._lanes.releases.has(self._is_here, is_awaited=True) or (is_late and self._has_work()):
+            self.run()
+
+    async def settle(self) -> None:
+        """Tell it of ended grants, and renew those in doubt. Raises AliquotError."""
+        lanes, agent = self._lanes, self.agent
+        if agent.connections != self.seen_connections:
+            self.seen_connections = agent.connections
+            lanes.ledger.doubt(agent.name)
+        told = await lanes.releases.tell(agent, self._is_here)
+        try:
+            for kernel_id in sorted(self.orphans):
+                await agent.release(kernel_id)
+                self.orphans.discard(kernel_id)
+            await lanes.renewal.renew(agent, lanes.ledger.on(agent.name))
+            if told:
+                await agent.refresh()
+        finally:
+            resolve(told)
+
+    async def stop(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            await end_task(task)
+        self.asked = {}
+
+    async def _run(self, jobs: Sequence[Callable[[], Awaitable[None]]]) -> None:
+        self._again_at = self._lanes.clock.now() + _AGAIN_SECONDS
+        try:
+            await self.settle()
+            await in_groups([one.commit for one in self.asked.values()])
+            for job in jobs:
+                await job()
+            await self.agent.refresh()
+        except AliquotError as error:
+            self._lanes.log.info("node=%s lane=stopped reason=%s", self.agent.name, error)
+        except Exception:
+            self._lanes.log.exception("node=%s lane=failed; it goes on", self.agent.name)
+        finally:
+            self.asked = {}
+            self._task = None
+            self._lanes.moved()
+
+    def _is_here(self, node: str) -> bool:
+        return node == self.agent.name
+
+    def _has_work(self) -> bool:
+        if self.agent.unavailable_since is not None:
+            return False
+        doubtful = any(not one.is_confirmed for one in self._lanes.ledger.on(self.agent.name))
+        return doubtful or bool(self.orphans) or self._lanes.releases.has(self._is_here)
+
+
+class Lanes:
+    """All lanes. ``moved`` has the queue looked at again."""
+
+    def __init__(
+        self,
+        agents: RemoteAgents,
+        ledger: Ledger,
+        releases: Releases,
+        renewal: Renewal,
+        clock: Clock,
+        moved: Callable[[], None],
+        log: logging.Logger,
+    ) -> None:
+        self._agents = agents
+        self.ledger = ledger
+        self.releases = releases
+        self.renewal = renewal
+        self.clock = clock
+        self.moved = moved
+        self.log = log
+        self._lanes: dict[str, Lane] = {}
+        agents.listen(moved)
+
+    def __bool__(self) -> bool:
+        return bool(self._known())
+
+    def of(self, node: str) -> Lane | None:
+        """Return the lane of a node; None for the gateway's own, and for one that is not known."""
+        return self._known().get(node)
+
+    def tend(self) -> Others:
+        """Start what no lane has been asked for, and return the nodes as they are known now."""
+        lanes = self._known()
+        for lane in lanes.values():
+            lane.tend()
+        nodes = tuple(one.agent.last for one in lanes.values() if one.agent.last is not None)
+        busy = frozenset(name for name, one in lanes.items() if not one.is_open)
+        return Others(nodes, frozenset(lanes), busy)
+
+    def promised(self, snapshot: LedgerSnapshot) -> LedgerSnapshot:
+        """Return the ledger as if the agents had reserved what they are asked for."""
+        for lane in self._lanes.values():
+            for one in lane.asked.values():
+                snapshot = snapshot.with_promised(one.holding, one.parts)
+        return snapshot
+
+    @property
+    def asked(self) -> Collection[str]:
+        """The kernels whose requests an agent has not answered yet."""
+        return {kernel_id for lane in self._lanes.values() for kernel_id in lane.asked}
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether no agent came back since its grants were renewed last."""
+        return not any(one.is_back for one in self._known().values())
+
+    def is_own(self, node: str) -> bool:
+        """Return whether no lane has this node: it is the gateway's own."""
+        return node not in self._known()
+
+    async def finish(self) -> None:
+        """End the lanes, and tell their agents of ended grants once more."""
+        await asyncio.gather(*(one.stop() for one in self._lanes.values()))
+        await asyncio.gather(*(self._last(one) for one in self._lanes.values()))
+
+    async def _last(self, lane: Lane) -> None:
+        resolve(await self.releases.tell(lane.agent, partial(_is, lane.agent.name)))
+
+    def _known(self) -> Mapping[str, Lane]:
+        agents = self._agents.agents()
+        if self._lanes.keys() != agents.keys():
+            self._lanes = {name: self._lanes.get(name) or Lane(agent, self) for name, agent in agents.items()}
+        return self._lanes
+
+
+def _is(name: str, node: str) -> bool:
+    return name == node

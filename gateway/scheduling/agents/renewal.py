@@ -1,0 +1,57 @@
+"""Grants are renewed with an agent that came back, before it is asked for others."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Container, Iterable
+from dataclasses import replace
+from typing import Protocol
+
+from jupyter_aliquot.gateway.scheduling.ledger import Holding, KernelRef, Ledger
+from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError
+from jupyter_aliquot.provisioner.resources import Grant
+
+
+class RenewingAgent(Protocol):
+    """The part of an agent's link that renews reservations."""
+
+    async def renew(self, requester: KernelRef, grant: Grant) -> Grant:
+        """Hold the kernel's reservation again, in its present size. Raises AliquotError."""
+        ...
+
+
+class Renewal:
+    """Renews unconfirmed grants, and writes what came of it into admission's ledger.
+
+    *ended* has the kernels whose grant has ended; *tell_size* is called with a grant of another size.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        ended: Container[str],
+        tell_size: Callable[[str, Grant], None],
+        log: logging.Logger,
+    ) -> None:
+        self._ledger = ledger
+        self._ended = ended
+        self._tell_size = tell_size
+        self._log = log
+
+    async def renew(self, agent: RenewingAgent, holdings: Iterable[Holding]) -> None:
+        """Renew those of a node's grants that are unconfirmed. Raises AgentUnavailableError."""
+        for holding in holdings:
+            kernel_id = holding.grant.kernel_id
+            if holding.is_confirmed or kernel_id in self._ended:
+                continue
+            try:
+                renewed = await agent.renew(holding.requester, holding.grant)
+            except AgentUnavailableError:
+                raise
+            except AliquotError as error:
+                self._log.error("kernel=%s grant=doubtful reason=%s", kernel_id, error)
+                self._ledger.commit(granted=[replace(holding, refusal=str(error))])
+                continue
+            self._ledger.commit(granted=[replace(holding.resized(renewed), is_confirmed=True, refusal="")])
+            if renewed.request != holding.grant.request:
+                self._tell_size(kernel_id, renewed)
