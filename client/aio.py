@@ -8,6 +8,7 @@ from typing import Any
 from jupyter_aliquot.gateway.reports.event import KernelEvent
 from jupyter_aliquot.gateway.reports.history import History
 from jupyter_aliquot.gateway.reports.holders import Holders
+from jupyter_aliquot.gateway.reports.invitation import Invitation, Invitations
 from jupyter_aliquot.gateway.reports.kernel import Kernel, Share
 from jupyter_aliquot.gateway.reports.outputs import RunningCells
 from jupyter_aliquot.gateway.reports.quota import Queue, Quota
@@ -18,7 +19,7 @@ from . import jupyter, operations
 from .events import follow
 from .exchange import Exchange
 from .jupyter import CellResult, JupyterKernel, run_code
-from .operations import UNCHANGED, Access, HistoryRange, Memory, Priority, ShareKind, UsageGroup
+from .operations import UNCHANGED, Access, HistoryRange, InvitedKind, Memory, Priority, ShareKind, UsageGroup
 from .retries import Retries
 from .server import Server
 from .transport import HttpTransport
@@ -253,6 +254,37 @@ class AsyncClient:
     async def unshare_folder(self, name: str) -> Folder:
         """Stop sharing a folder. For administrators. Returns the folder as it was."""
         return await self._exchange.send(operations.unshare_folder(name))
+
+    async def invitations(self) -> Invitations:
+        """Return the folders that the requester shares, and those shared with the requester by other users."""
+        return await self._exchange.send(operations.invitations())
+
+    async def invite_to_folder(
+        self, path: str, kind: InvitedKind, invited: str, access: Access = "read", name: str = "", until: str = ""
+    ) -> Invitation:
+        """Invite a user or team to a folder of the requester, or change access and end of such an invitation.
+
+        Args:
+            path: The folder, as the requester's kernels in containers find it; ``~`` is the home.
+            kind: ``user`` or ``team``.
+            invited: The name of the user or team.
+            access: ``read`` or ``write``.
+            name: The folder's name for guests; empty for the last part of the path.
+            until: The moment of its end, such as ``2026-12-01T12:00:00Z``; empty: it does not end by itself.
+        """
+        return await self._exchange.send(operations.invite_to_folder(path, kind, invited, access, name, until))
+
+    async def end_invitation(self, id: str) -> Invitation:
+        """End an invitation. Returns it as it was. Kernels that run keep the folder until their end."""
+        return await self._exchange.send(operations.end_invitation(id))
+
+    async def accept_invitation(self, id: str) -> Invitation:
+        """Accept an invitation: kernels that the requester starts from now on get the folder."""
+        return await self._exchange.send(operations.accept_invitation(id))
+
+    async def decline_invitation(self, id: str) -> Invitation:
+        """Decline an invitation, also one that was accepted."""
+        return await self._exchange.send(operations.decline_invitation(id))
 
     async def quota(self) -> Quota:
         """Return the teams' quotas."""

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 from jupyter_aliquot.gateway.reports.history import History
 from jupyter_aliquot.gateway.reports.holders import Holders
+from jupyter_aliquot.gateway.reports.invitation import Invitation, Invitations
 from jupyter_aliquot.gateway.reports.kernel import Kernel, Share
 from jupyter_aliquot.gateway.reports.outputs import RunningCells
 from jupyter_aliquot.gateway.reports.quota import Queue, Quota
@@ -25,6 +26,7 @@ Query = tuple[tuple[str, str], ...]
 
 Priority = Literal["normal", "low"]
 ShareKind = Literal["users", "teams"]
+InvitedKind = Literal["user", "team"]
 Access = Literal["read", "write"]
 HistoryRange = Literal["hour", "day", "week"]
 UsageGroup = Literal["user", "team", "size", "priority", "model", "day"]
@@ -309,6 +311,48 @@ def share_folder(
 def unshare_folder(name: str) -> Call[Folder]:
     """Stop sharing a folder. For administrators. Returns the folder as it was."""
     return _call("DELETE", f"folders/{path_part(name)}", Folder)
+
+
+def invitations() -> Call[Invitations]:
+    """Return the folders that the requester shares, and those shared with the requester by other users."""
+    return _get("invitations", Invitations)
+
+
+def invite_to_folder(
+    path: str,
+    kind: InvitedKind,
+    invited: str,
+    access: Access = "read",
+    name: str = "",
+    until: str = "",
+) -> Call[Invitation]:
+    """Invite a user or team to a folder of the requester, or change access and end of such an invitation.
+
+    Args:
+        path: The folder, as the requester's kernels in containers find it; ``~`` is the home.
+        kind: ``user`` or ``team``.
+        invited: The name of the user or team.
+        access: ``read`` or ``write``.
+        name: The folder's name for guests; empty for the last part of the path.
+        until: The moment of its end, such as ``2026-12-01T12:00:00Z``; empty: it does not end by itself.
+    """
+    body = {"path": path, "kind": kind, "invited": invited, "access": access, "name": name, "until": until}
+    return _call("POST", "invitations", Invitation, body=body)
+
+
+def end_invitation(id: str) -> Call[Invitation]:
+    """End an invitation. Returns it as it was. Kernels that run keep the folder until their end."""
+    return _call("DELETE", f"invitations/{path_part(id)}", Invitation)
+
+
+def accept_invitation(id: str) -> Call[Invitation]:
+    """Accept an invitation: kernels that the requester starts from now on get the folder."""
+    return _call("POST", f"invitations/{path_part(id)}/accept", Invitation)
+
+
+def decline_invitation(id: str) -> Call[Invitation]:
+    """Decline an invitation, also one that was accepted."""
+    return _call("POST", f"invitations/{path_part(id)}/decline", Invitation)
 
 
 def quota() -> Call[Quota]:

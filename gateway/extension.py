@@ -21,7 +21,7 @@ from jupyter_aliquot.gateway.api.base import HolderSources, QuotaSources
 from jupyter_aliquot.gateway.api.jupyter import replacements
 from jupyter_aliquot.gateway.api.routes import HANDLERS, SETTING, Sources
 from jupyter_aliquot.gateway.auth.access import may_reach
-from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider, user_finder
+from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider, user_finder, users_by_name
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import SystemClock
 from jupyter_aliquot.gateway.base.log_scrubber import scrub_logs
@@ -32,8 +32,9 @@ from jupyter_aliquot.gateway.containers.host_limits import HostLimits
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
 from jupyter_aliquot.gateway.containers.planner import base_of
 from jupyter_aliquot.gateway.culling.policy import Culling
-from jupyter_aliquot.gateway.events.audit import Audit, tell_cordon, tell_quotas
+from jupyter_aliquot.gateway.events.audit import Audit, tell_cordon, tell_invitation, tell_quotas
 from jupyter_aliquot.gateway.events.stream import KernelEvents
+from jupyter_aliquot.gateway.folders.invitations import Invitations, Owners
 from jupyter_aliquot.gateway.folders.registry import Folders
 from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders, private_folders
 from jupyter_aliquot.gateway.history.config import History
@@ -87,7 +88,7 @@ from jupyter_aliquot.gateway.status.prometheus import ServerMetrics
 from jupyter_aliquot.gateway.teams.quota_file import QuotaFile, open_quota_file
 from jupyter_aliquot.gateway.terminations.store import Endings
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_dir
-from jupyter_aliquot.provisioner.errors import LimitError
+from jupyter_aliquot.provisioner.errors import AccountError, LimitError
 from jupyter_aliquot.provisioner.grants.agent_calls import greet
 from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
 from jupyter_aliquot.provisioner.resources import GpuShare, Request
@@ -255,7 +256,8 @@ class AliquotExtension(ExtensionApp):
             cordons=cordons,
             tenures=tenures,
             audit=audit,
-            folders=shared_folders(server, settings, state, self.log),
+            folders=(folders := shared_folders(server, settings, state, self.log)),
+            invitations=audited_invitations(server, settings, folders, audit, state, clock, self.log),
             endings=Endings(None if folder is None else folder.endings, clock, self.log),
             limits=limits,
             quota_file=quota_file,
@@ -278,6 +280,7 @@ class AliquotExtension(ExtensionApp):
             told = replace(told, keep=self._own.culler.keep)
         if self._gateway is not None:
             return told
+        told = replace(told, invitations=services.invitations)
         events = self._events = KernelEvents(snapshot, self.log)
         services.watch.listen(events.tell)
         services.admission.observe(events.tell)
@@ -518,3 +521,34 @@ def shared_folders(server: ServerApp, settings: Aliquot, state: Path | None, log
     """
     own = private_folders(settings)
     return Folders(SharedFolders(parent=server).read(own), own, state and state / "folders.json", log)
+
+
+def audited_invitations(
+    server: ServerApp,
+    settings: Aliquot,
+    folders: Folders,
+    audit: Audit,
+    state: Path | None,
+    clock: SystemClock,
+    log: logging.Logger,
+) -> Invitations:
+    """Return the invitations of users to folders of theirs, with those of an earlier run of this gateway."""
+
+    def has_user(name: str) -> bool:
+        provider = server.identity_provider
+        return isinstance(provider, AliquotIdentityProvider) and provider.has_user(name)
+
+    def home_of_account(name: str) -> str:
+        specs = server.kernel_spec_manager
+        images = specs.catalogue.entries if isinstance(specs, SizedKernelSpecManager) else ()
+        if not any(image.runs_as_owner for image in images):
+            return ""
+        try:
+            return OwnerAccounts(settings.account_of).of(name).home
+        except AccountError:
+            return ""
+
+    owners = Owners(has_user, home_of_account, lambda name: users_by_name(server.identity_provider)(name))
+    invitations = Invitations(folders, owners, state and state / "invitations.json", clock, log)
+    invitations.observe(partial(tell_invitation, audit))
+    return invitations

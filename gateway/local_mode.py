@@ -231,7 +231,9 @@ def _container_planner(services: Services) -> ContainerPlanner:
 
     accounts = OwnerAccounts(services.settings.account_of)
     rules = HostLimits(parent=server).rules()
-    return ContainerPlanner(catalogue, rules, totals, services.folders, named, accounts.of)
+    return ContainerPlanner(
+        catalogue, rules, totals, services.folders, named, accounts.of, services.invitations.mounts_of
+    )
 
 
 def _kernel_memory(services: Services, policy: StopPolicy) -> KernelMemory:

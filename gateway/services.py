@@ -14,6 +14,7 @@ from jupyter_server.serverapp import ServerApp
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gateway.events.audit import Audit
+from jupyter_aliquot.gateway.folders.invitations import Invitations
 from jupyter_aliquot.gateway.folders.registry import Folders
 from jupyter_aliquot.gateway.kernels.owner_accounts import OwnerAccounts
 from jupyter_aliquot.gateway.limits.guard import LimitGuard
@@ -50,6 +51,7 @@ class Services:
     tenures: Tenures
     audit: Audit
     folders: Folders
+    invitations: Invitations
     endings: Endings
     limits: LimitGuard
     quota_file: QuotaFile

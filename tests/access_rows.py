@@ -53,6 +53,8 @@ def own(owner: int, admin: int) -> Wanted:
 
 _NOTEBOOK = {"path": "{who}", "type": "notebook", "kernel": {"id": "{k}"}}
 _FOLDER = {"source": "/nowhere/at/all"}
+_INVITATION = {"path": "~/project", "kind": "user", "invited": "zoe"}
+_NO_INVITATION: Wanted = (403, 404, 404, 404, 404, 404, 404)
 _K = "aliquot/api/v1/kernels/{k}"
 # A browser without a login is led to it.
 _ADMIN_PAGE: Wanted = (302, 403, 403, 403, 403, 403, 200)
@@ -102,6 +104,12 @@ TABLE = (
     Row("GET", "aliquot/api/v1/folders", ALL),
     Row("PUT", "aliquot/api/v1/folders/zoe", (403, 403, 403, 403, 403, 403, 400), _FOLDER),
     Row("DELETE", "aliquot/api/v1/folders/zoe", (403, 403, 403, 403, 403, 403, 404)),
+    Row("GET", "aliquot/api/v1/invitations", ALL),
+    # No user may share folders on this server.
+    Row("POST", "aliquot/api/v1/invitations", (403, 409, 409, 409, 409, 409, 409), _INVITATION),
+    Row("DELETE", "aliquot/api/v1/invitations/{n}", _NO_INVITATION),
+    Row("POST", "aliquot/api/v1/invitations/{n}/accept", _NO_INVITATION, {}),
+    Row("POST", "aliquot/api/v1/invitations/{n}/decline", _NO_INVITATION, {}),
     Row("GET", "aliquot/api/v1/nodes", ALL),
     Row("GET", "aliquot/api/v1/nodes/zoe", (403, 403, 403, 403, 403, 403, 404)),
     Row("POST", "aliquot/api/v1/nodes/zoe/cordon", (403, 403, 403, 403, 403, 403, 404), {}),

@@ -15,6 +15,7 @@ from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gateway.base.startup_gate import WaitsForRecovery
 from jupyter_aliquot.gateway.events.stream import KernelEvents
+from jupyter_aliquot.gateway.folders.invitations import Invitations
 from jupyter_aliquot.gateway.folders.registry import Folders
 from jupyter_aliquot.gateway.history.recorder import UsageHistory
 from jupyter_aliquot.gateway.holders.processes import KernelProcesses
@@ -64,6 +65,8 @@ class Sources:
     largest: GpuShare
     largest_here: Callable[[], GpuShare]
     folders: Folders
+    # None on a server in gateway mode, whose kernels are the gateway's.
+    invitations: Invitations | None = None
     # Postpones the culling of a kernel for its owner. None where nothing culls kernels.
     keep: Callable[[str], str | None] | None = None
     # None on a server in gateway mode, whose kernels are the gateway's.

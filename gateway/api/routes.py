@@ -12,14 +12,10 @@ from jupyter_server.auth.decorator import authorized
 from prometheus_client import CONTENT_TYPE_LATEST
 from tornado.web import HTTPError, RequestHandler, authenticated
 
-from jupyter_aliquot.gateway.base.http_errors import http_error
-from jupyter_aliquot.gateway.folders.report import folder_report, folder_reports
-from jupyter_aliquot.gateway.folders.shared_folder import read_folder
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
 from jupyter_aliquot.gateway.reports.status import Sizes
 from jupyter_aliquot.gateway.sizes.grammar import PATTERN, STEP, describe_grammar
 from jupyter_aliquot.gateway.status.report import status_text
-from jupyter_aliquot.provisioner.errors import AliquotError
 
 from .administration import ADMINISTRATION_HANDLERS
 from .agents import AgentsHandler
@@ -28,11 +24,12 @@ from .contract import ContractHandler
 from .dry_run import DryRunHandler, DryRunsHandler
 from .events import EventsHandler
 from .history import HistoryHandler
-from .jupyter import read_body
 from .kernels import KERNEL_HANDLERS
 from .nodes import NODE_HANDLERS
 from .quota import QUOTA_HANDLERS
-from .shares import SHARE_HANDLERS
+from .sharing.folders import FOLDER_HANDLERS
+from .sharing.invitations import INVITATION_HANDLERS
+from .sharing.kernel_shares import SHARE_HANDLERS
 from .usage import UsageHandler
 
 __all__ = ["HANDLERS", "SETTING", "AliquotHandler", "Sources"]
@@ -84,47 +81,6 @@ class SizesHandler(AliquotHandler):
         return min(sizes, default=None)
 
 
-class FoldersHandler(AliquotHandler):
-    """Answer the folders that the user's kernels get; for an administrator, all shared folders."""
-
-    @authenticated
-    @authorized
-    async def get(self) -> None:
-        self.answer({"folders": folder_reports(self.sources.folders, self.requester)})
-
-
-class FolderHandler(AliquotHandler):
-    """Add, change or remove one shared folder. For administrators."""
-
-    @authenticated
-    @authorized
-    async def put(self, name: str) -> None:
-        self._refuse_users()
-        try:
-            folder = read_folder(read_body(self.get_json_body), "the body", name)
-            # Off the loop: a folder may lie on a network disk.
-            listed = await asyncio.to_thread(self.sources.folders.put, folder)
-        except AliquotError as error:
-            raise http_error(error) from error
-        self.answer(folder_report(listed, self.requester))
-
-    @authenticated
-    @authorized
-    async def delete(self, name: str) -> None:
-        self._refuse_users()
-        try:
-            listed = await asyncio.to_thread(self.sources.folders.remove, name)
-        except AliquotError as error:
-            raise http_error(error) from error
-        if listed is None:
-            raise HTTPError(404, f"Requested to stop sharing {name!r}, but no folder has that name")
-        self.answer(folder_report(listed, self.requester))
-
-    def _refuse_users(self) -> None:
-        if not self.requester.is_admin:
-            raise HTTPError(403, "Folders are shared, and taken back, by administrators")
-
-
 class MetricsHandler(AliquotHandler):
     """Answer the metrics as Prometheus text.
 
@@ -166,8 +122,8 @@ HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"/aliquot/api/v1/agents", AgentsHandler),
     (r"/aliquot/api/v1/history", HistoryHandler),
     (r"/aliquot/api/v1/usage", UsageHandler),
-    (r"/aliquot/api/v1/folders", FoldersHandler),
-    (r"/aliquot/api/v1/folders/(?P<name>[^/]+)", FolderHandler),
+    *FOLDER_HANDLERS,
+    *INVITATION_HANDLERS,
     *QUOTA_HANDLERS,
     *ADMINISTRATION_HANDLERS,
     (r"/aliquot/api/v1/metrics", MetricsHandler),

@@ -224,6 +224,10 @@ class AliquotIdentityProvider(PasswordIdentityProvider):
         """Return whether the teams of this user are known: those of the configuration are."""
         return True
 
+    def has_user(self, name: str) -> bool:
+        """Return whether this server has a user of this name, as far as it knows."""
+        return not self.has_users or name in self.users
+
     def user_named(self, name: str) -> User:
         """Return a configured user by name; without role and teams if there is none of that name."""
         entry = self.users.get(name, {})

@@ -63,7 +63,8 @@ class ContainerPlanner:
     """The maker of the plans of one server.
 
     It calls *node* at each start, because devices come and go, and *account_named* for images whose
-    kernels run as their owner's account.
+    kernels run as their owner's account, and *invited_mounts* for the folders that others share with
+    the owner.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class ContainerPlanner:
         folders: Folders,
         user_named: Callable[[str], User],
         account_named: Callable[[str], Account],
+        invited_mounts: Callable[[User], tuple[Mount, ...]] = lambda _: (),
     ) -> None:
         self._catalogue = catalogue
         self._rules = rules
@@ -81,6 +83,7 @@ class ContainerPlanner:
         self._folders = folders
         self._user_named = user_named
         self._account_named = account_named
+        self._invited_mounts = invited_mounts
 
     @property
     def has_images(self) -> bool:
@@ -131,10 +134,11 @@ class ContainerPlanner:
         user, settings = self._user_named(owner), self._folders.settings
         if not image.runs_as_owner:
             mounts = self._folders.mounts_of(user, image.container.user)
+            mounts += self._invited_mounts(user)
             return _Identity(image.container.user, (), mounts, settings.home_target if settings.home else "", {})
         account = self._account_of(owner)
         groups = tuple(sorted({*os.getgrouplist(account.name, account.gid)} - {account.gid}))
-        mounts = self._folders.mounts_of_account(user, account, groups)
+        mounts = self._folders.mounts_of_account(user, account, groups) + self._invited_mounts(user)
         names = {"USER": account.name, "LOGNAME": account.name}
         return _Identity(f"{account.uid}:{account.gid}", groups, mounts, mounts[0].target, names)
 

@@ -1,4 +1,4 @@
-"""The record of changes by administrators: cordons of nodes, and quotas.
+"""The record of changes to what kernels may have: cordons of nodes, quotas, and folders that users share.
 
 Each is an event of jupyter_events with a schema. It goes to the log, to a file of the gateway's
 folder, and to the handlers that the configuration names.
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from jupyter_events import EventLogger
 
+from jupyter_aliquot.gateway.folders.invitation import Invitation
 from jupyter_aliquot.gateway.scheduling.cordons import Cordon
 from jupyter_aliquot.gateway.teams.changes import quota_changes
 from jupyter_aliquot.gateway.teams.values import Quotas
@@ -58,6 +59,12 @@ def tell_cordon(audit: Audit, node: str, before: Cordon | None, after: Cordon | 
         audit.tell("uncordon", node, by, "" if before is None else before.reason)
     else:
         audit.tell("drain" if after.is_draining else "cordon", node, by, after.reason)
+
+
+def tell_invitation(audit: Audit, action: str, invitation: Invitation, by: str) -> None:
+    """Record that a user was invited to another's folder, answered, or is invited no more."""
+    detail = f"{invitation.kind} {invitation.invited}, to {invitation.access} {invitation.source}"
+    audit.tell(action, f"{invitation.owner}/{invitation.name}", by, detail)
 
 
 def tell_quotas(audit: Audit, path: str, before: Quotas | None, after: Quotas, by: str) -> None:

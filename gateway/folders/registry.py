@@ -19,7 +19,7 @@ from jupyter_aliquot.provisioner.errors import RequestError, TakenError
 
 from .account_home import home_mount
 from .folder_file import read_folders, write_folders
-from .rules import check_source, check_target, check_targets, home_of, seen_inside
+from .rules import check_source, check_target, check_targets, home_of, lies_in, parts_of, seen_inside
 from .safe_open import identify_folder, is_folder, make_home
 from .shared_folder import HOME, FolderSettings, SharedFolder
 
@@ -78,7 +78,7 @@ class Folders:
         Raises RequestError, and FolderError for a missing folder.
         """
         self._refuse_configured(folder.name)
-        check_source(folder.source, self._settings.roots, self._settings.homes, self._private)
+        self.check_source(folder.source)
         check_target(folder.target, self._private)
         others = [(name, target) for name, target in self._targets() if name != folder.name]
         check_targets([*others, (folder.name, folder.target)])
@@ -121,8 +121,47 @@ class Folders:
         and FolderError.
         """
         home = home_mount(account, groups, self._settings.roots, self._private)
-        check_targets([(HOME, home.target), *((folder.name, folder.target) for folder in self.of(user))])
+        taken = [(name, target) for name, target in self._settings.taken_targets if name != HOME]
+        check_targets([(HOME, home.target), *taken, *((folder.name, folder.target) for folder in self.of(user))])
         return (home, *self._shared_mounts(user))
+
+    def check_source(self, source: str) -> None:
+        """Check that a folder of the host may be shared. Raises RequestError."""
+        check_source(source, self._settings.roots, self._settings.homes, self._private)
+
+    def source_of(self, user: User, path: str, account_home: str) -> str:
+        """Return the folder of the host that the user's kernels find at *path*.
+
+        *account_home* is that of kernels which run as the user's account; empty if there are none.
+
+        Raises RequestError.
+        """
+        seen = self._seen_by(user, account_home)
+        if (path == "~" or path.startswith("~/")) and seen:
+            path = seen[0].target + path[1:]
+        parts_of(path)  # here, so that its error has the user's own words
+        source = seen_inside(path, [(one.target, one.source) for one in seen])
+        if source is None:
+            known = ", ".join(repr(one.target) for one in seen) or "none"
+            raise RequestError(
+                f"Requested to share {path!r}, but your kernels in containers find no folder there (they have "
+                f"{known}). Name a folder by its path in such a kernel"
+            )
+        return source
+
+    def may_write(self, user: User, source: str, account_home: str) -> bool:
+        """Return whether the user's own kernels may write in a folder of the host."""
+        found = [one for one in self._seen_by(user, account_home) if lies_in(source, one.source)]
+        return bool(found) and not max(found, key=lambda one: len(one.source)).read_only
+
+    def _seen_by(self, user: User, account_home: str) -> list[Mount]:
+        """Return the folders of a user's kernels without a look at the disk, homes first. Raises RequestError."""
+        homes = []
+        if self._settings.home:
+            homes.append(Mount(home_of(self._settings.home, user.name), self._settings.home_target, read_only=False))
+        if account_home:
+            homes.append(Mount(account_home, account_home, read_only=False))
+        return [*homes, *(Mount(one.source, one.target, one.read_only) for one in self.of(user))]
 
     def _shared_mounts(self, user: User) -> tuple[Mount, ...]:
         return tuple(
@@ -135,16 +174,15 @@ class Folders:
         return int(uid), int(gid)
 
     def _targets(self) -> list[tuple[str, str]]:
-        home = [(HOME, self._settings.home_target)] if self._settings.home else []
         folders = [*self._settings.folders, *self._added.values()]
-        return [*home, *((folder.name, folder.target) for folder in folders)]
+        return [*self._settings.taken_targets, *((folder.name, folder.target) for folder in folders)]
 
     def _problem(self, folder: SharedFolder) -> str | None:
         """Return why a folder that was added cannot be given, if the configuration changed since."""
         own = [(name, target) for name, target in self._targets() if name != folder.name]
         try:
             self._refuse_configured(folder.name)
-            check_source(folder.source, self._settings.roots, self._settings.homes, self._private)
+            self.check_source(folder.source)
             check_target(folder.target, self._private)
             check_targets([*own, (folder.name, folder.target)])
         except RequestError as error:

@@ -148,6 +148,39 @@ def check_home(template: str, roots: Iterable[str], private: Iterable[str]) -> N
     _check_private(f"Requested the home {template!r}", homes, private)
 
 
+def check_user_root(template: str, roots: Iterable[str], private: Iterable[str]) -> None:
+    """Check the template of the folders that users share from. Raises RequestError."""
+    parts = parts_of(template)
+    is_alone = template.count(USER) == 1 and set("{}").isdisjoint(template.replace(USER, "", 1))
+    if len(parts) < 2 or USER in parts[0] or not is_alone:
+        raise RequestError(
+            f"The root {template!r} of users' own folders has not one {USER} below a folder, or has other braces. "
+            f"Write it like /srv/homes/{USER} or /srv/homes/{USER}/public"
+        )
+    above = template.partition(USER)[0].rpartition("/")[0]
+    if not any(lies_in(above, root) for root in roots):
+        raise RequestError(
+            f"Users may share from {template!r}, but {above!r} lies in none of the configured roots. Add it to "
+            "c.SharedFolders.roots"
+        )
+    _check_private(f"Users may share from {template!r}", above, private)
+
+
+def check_own(source: str, root: str | None, shown: str) -> None:
+    """Check a folder that its user shares: it lies in *root*, and holds no settings. Raises RequestError.
+
+    *shown* is its path for the error, which a user reads.
+    """
+    asked = f"Requested to share {shown!r}"
+    if root is None or not lies_in(source, root) or source == root:
+        raise RequestError(
+            f"{asked}, but it is no folder below one that users of this server may share from. Choose a folder in "
+            "your own files"
+        )
+    if any(part.startswith(".") for part in parts_of(source[len(root) :])):
+        raise RequestError(f"{asked}, but hidden folders hold settings and keys. Choose a folder without a dot")
+
+
 def home_of(template: str, user: str) -> str:
     """Return a user's home on the host.
 

@@ -21,10 +21,12 @@ from jupyter_aliquot.gateway.config import Aliquot
 from jupyter_aliquot.gpu_hook.paths import find_runtime_dir
 from jupyter_aliquot.provisioner.errors import RequestError
 
-from .rules import NAME, USER, check_home, check_root, check_source, check_target, check_targets
+from .rules import NAME, USER, check_home, check_root, check_source, check_target, check_targets, check_user_root
 
 # The name of a home in lists. No folder can have it.
 HOME = "home"
+# The name in errors of the folder below which kernels find folders that other users share.
+INVITED = "folders of other users"
 
 _OWNER = re.compile(r"(\d{1,9}:\d{1,9})?", re.ASCII)
 
@@ -50,6 +52,14 @@ class FolderSettings:
     home_owner: str = ""
     make_homes: bool = False
     folders: tuple[SharedFolder, ...] = ()
+    user_roots: tuple[str, ...] = ()
+    invited_target: str = "/shared"
+
+    @property
+    def taken_targets(self) -> list[tuple[str, str]]:
+        """Return the targets that no shared folder may have, by names."""
+        home = [(HOME, self.home_target)] if self.home else []
+        return [*home, *([(INVITED, self.invited_target)] if self.user_roots else [])]
 
     @property
     def homes(self) -> str:
@@ -73,6 +83,15 @@ class SharedFolders(Configurable):
     home_owner = Unicode(
         "",
         help="uid:gid on this machine of homes that are made; empty for the image's `user`, or the server's account.",
+    ).tag(config=True)
+    user_roots = List(
+        Unicode(),
+        [],
+        help=f"Folders of each user, such as /srv/homes/{USER}, below which users invite others to folders of "
+        "theirs; empty: only administrators share folders.",
+    ).tag(config=True)
+    invited_target = Unicode(
+        "/shared", help="Where a kernel finds folders that other users share, each at OWNER/NAME below it."
     ).tag(config=True)
     folders: List[Any] = List(
         help="Folders shared with users and teams, each a table: see folders.md. REST may add more."
@@ -102,11 +121,25 @@ class SharedFolders(Configurable):
             check_target(folder.target, private)
         if len({folder.name for folder in folders}) < len(folders):
             raise RequestError("Two folders have one name. Give each a name of its own")
-        home = [(HOME, self.home_target)] if self.home else []
-        check_targets([*home, *((folder.name, folder.target) for folder in folders)])
-        return FolderSettings(
-            tuple(self.roots), self.home, self.home_target, self.home_owner, self.make_homes, tuple(folders)
+        settings = FolderSettings(
+            roots=tuple(self.roots),
+            home=self.home,
+            home_target=self.home_target,
+            home_owner=self.home_owner,
+            make_homes=self.make_homes,
+            folders=tuple(folders),
+            user_roots=self._user_roots(private),
+            invited_target=self.invited_target,
         )
+        check_targets([*settings.taken_targets, *((folder.name, folder.target) for folder in folders)])
+        return settings
+
+    def _user_roots(self, private: tuple[str, ...]) -> tuple[str, ...]:
+        for template in self.user_roots:
+            check_user_root(template, self.roots, private)
+        if self.user_roots:
+            check_target(self.invited_target, private)
+        return tuple(self.user_roots)
 
 
 def read_folder(table: object, where: str, name: str | None = None) -> SharedFolder:

@@ -315,6 +315,10 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
         """Return whether the Hub has told of this user."""
         return self.people.knows(name)
 
+    def has_user(self, name: str) -> bool:
+        """Return whether the Hub has told of this user. It does not tell when it removes one."""
+        return self.people.knows(name)
+
     def user_named(self, name: str) -> User:
         """Return a user without a request, as the Hub reported the user last."""
         return self.people.named(name)

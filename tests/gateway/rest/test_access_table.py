@@ -172,7 +172,7 @@ def implemented(handler: type) -> list[str]:
 
 def test_every_operation_of_the_contract_has_a_row() -> None:
     paths = yaml.safe_load((ROOT / "gateway" / "api" / "openapi.yaml").read_text())["paths"]
-    values = {"kernel_id": NOTHING, "kind": "users", "name": "x"}
+    values = {"kernel_id": NOTHING, "kind": "users", "name": "x", "id": "x"}
     missing = [
         (method, path)
         for path, methods in paths.items()

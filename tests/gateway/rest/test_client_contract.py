@@ -50,6 +50,10 @@ SAMPLES: dict[str, Any] = {
     "read_only": False,
     "text": "a message",
     "reason": "a reason",
+    "path": "~/project",
+    "invited": "bob",
+    "until": "2026-12-01T00:00:00Z",
+    "id": "I",
 }
 
 
@@ -96,7 +100,7 @@ def test_the_client_has_each_operation_and_no_other() -> None:
 def test_a_call_is_the_request_that_the_contract_has(name: str) -> None:
     path, method, operation = DOCUMENTED[name]
     call = call_of(name)
-    filled = path.removeprefix("/").format(kernel_id="K", kind="users", name="N")
+    filled = path.removeprefix("/").format(kernel_id="K", kind="users", name="N", id="I")
     assert (call.method.lower(), call.path) == (method, filled)
     parameters = {one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"}
     assert {key for key, _ in call.query} == parameters

@@ -28,6 +28,7 @@ CHANGES: tuple[tuple[str, str, Any], ...] = (
     ("POST", "aliquot/api/v1/kernels/{k}/swap-out", {}),
     ("POST", "aliquot/api/v1/kernels/{k}/prefetch", {}),
     ("PUT", "aliquot/api/v1/folders/theirs", {}),
+    ("POST", "aliquot/api/v1/invitations", {"path": "~/x", "kind": "user", "invited": "theirs"}),
     ("POST", "login", {}),
 )
 

@@ -9,14 +9,14 @@ from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddic
 import pytest
 import yaml
 
-from jupyter_aliquot.gateway.reports import event, history, holders, kernel, outputs, quota, status, usage
+from jupyter_aliquot.gateway.reports import event, history, holders, invitation, kernel, outputs, quota, status, usage
 
 GATEWAY = Path(__file__).resolve().parents[3] / "gateway"
 SCHEMAS: dict[str, Any] = yaml.safe_load((GATEWAY / "api" / "openapi.yaml").read_text())["components"]["schemas"]
 EVENT: dict[str, Any] = yaml.safe_load((GATEWAY / "events" / "kernel_event.yaml").read_text())
 STRUCTS = {
     name: struct
-    for module in (kernel, status, event, history, outputs, quota, holders, usage)
+    for module in (kernel, status, event, history, outputs, quota, holders, usage, invitation)
     for name, struct in vars(module).items()
     if is_typeddict(struct) and struct.__module__ == module.__name__
 }

@@ -10,14 +10,13 @@ from typing import Any
 from jupyter_server.auth.decorator import authorized
 from tornado.web import HTTPError, RequestHandler, authenticated
 
+from jupyter_aliquot.gateway.api.jupyter import read_body
+from jupyter_aliquot.gateway.api.kernels import KERNEL, OneKernelHandler, told_as_http
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.identity import tells_people_apart
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.sharing.rights import require_access
 from jupyter_aliquot.gateway.sharing.shares import Shares, check_name, read_share
-
-from .jupyter import read_body
-from .kernels import KERNEL, OneKernelHandler, told_as_http
 
 _KINDS = {"users": "user", "teams": "team"}
 
