@@ -18,6 +18,7 @@ import { notifications } from './plugins/notifications';
 import { panel } from './plugins/panel';
 import { picker } from './plugins/picker';
 import { reviving } from './plugins/notebook/reviving';
+import { sharedFolders } from './plugins/shared_folders';
 import { sizedNotebooks } from './plugins/notebook/sized_notebooks';
 import { statusBar } from './plugins/status_bar';
 import { toolbar } from './plugins/notebook/toolbar';
@@ -36,6 +37,7 @@ const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[
   history,
   administration,
   usage,
+  sharedFolders,
   comingBack,
   lostCells,
   cellExecutor,

@@ -29,6 +29,8 @@ export namespace PluginIDs {
   export const history = '@jupyter-aliquot/labextension:history';
   /** The page of GPU-hours. */
   export const usage = '@jupyter-aliquot/labextension:usage';
+  /** The page of folders that users share. */
+  export const sharedFolders = '@jupyter-aliquot/labextension:shared-folders';
   /** The page of administrators. */
   export const administration = '@jupyter-aliquot/labextension:administration';
   /** What cells had shown when their page comes back. */
@@ -67,6 +69,7 @@ export namespace CommandIDs {
   export const history = 'aliquot:show-history';
   export const administration = 'aliquot:show-administration';
   export const usage = 'aliquot:show-usage';
+  export const sharedFolders = 'aliquot:show-shared-folders';
 }
 
 /** Actions on a kernel that have a command. */
@@ -118,6 +121,16 @@ export type IDryRun = api.DryRun;
 export type IHolders = api.Holders;
 export type IHolderKernel = api.HolderKernel;
 export type IBudget = api.Budget;
+export type IInvitation = api.Invitation;
+export type IInvitations = api.Invitations;
+/** A requested invitation. `until` is a moment, or empty. */
+export interface IInvitationWish {
+  readonly path: string;
+  readonly kind: 'user' | 'team';
+  readonly invited: string;
+  readonly access: 'read' | 'write';
+  readonly until: string;
+}
 export type IGpuHours = api.GpuHours;
 export type IUsageReport = api.UsageReport;
 export type IQueue = api.Queue;

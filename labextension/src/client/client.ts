@@ -7,6 +7,8 @@ import { KernelAPI, ServerConnection } from '@jupyterlab/services';
 import {
   IHistory,
   IHolders,
+  IInvitations,
+  IInvitationWish,
   IKernel,
   IDryRun,
   INodeSchedule,
@@ -220,6 +222,30 @@ export class AliquotClient implements IStatusSource {
   /** The same as CSV. */
   async usageCsv(month: string, by: string): Promise<string> {
     return this._ask('GET', ['usage'], undefined, `?month=${month}&by=${by}&format=csv`);
+  }
+
+  /** The folders that the user shares, and those of others that the user is invited to. */
+  async invitations(): Promise<IInvitations> {
+    const found = await this._json('GET', ['invitations']);
+    if (!Private.isRecord(found) || !Array.isArray(found.invitations)) {
+      throw Private.unreadable(this._trans);
+    }
+    return found as unknown as IInvitations;
+  }
+
+  /** Invite a user or team to a folder, or change such an invitation. */
+  async invite(wish: IInvitationWish): Promise<void> {
+    await this._ask('POST', ['invitations'], wish);
+  }
+
+  /** End an invitation. */
+  async endInvitation(id: string): Promise<void> {
+    await this._ask('DELETE', ['invitations', id]);
+  }
+
+  /** Accept or decline an invitation. */
+  async answerInvitation(id: string, answer: 'accept' | 'decline'): Promise<void> {
+    await this._ask('POST', ['invitations', id, answer], {});
   }
 
   /** Send a kernel's owner a message. For administrators. */

@@ -420,6 +420,25 @@ input.jp-mod-styled.aliquot-Slider-number {
     outline-offset: -2px;
   }
 }
+
+/* The page of folders that users share. */
+
+.aliquot-Folders h3 {
+  margin: 12px 0 4px;
+  font-size: var(--jp-ui-font-size1);
+  font-weight: 600;
+}
+
+.aliquot-Folders-actions {
+  display: flex;
+  flex-wrap: wrap;
+  gap: 4px;
+}
+
+.aliquot-Folders-problem {
+  display: block;
+  color: var(--jp-error-color0);
+}
 `,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/bar.css"(o,e,a){var i=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),t=a.n(i),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(t());l.push([o.id,`/* Bars: one whole, divided. Parts differ in pattern: solid is in use within guarantees, upright lines beyond them,
    slanted lines are promised and not used, level lines are in host memory. Mine is the brand's colour, others' is grey. */
 
