@@ -42,6 +42,10 @@ class KernelRef:
     account: int | None = None
 
 
+def _share_and_bytes(hundredths: int, size: int) -> tuple[GpuShare, Bytes]:
+    return GpuShare(max(0, hundredths)), Bytes(max(0, size))
+
+
 @dataclass(frozen=True)
 class Device:
     """One device of the node, with all that is reserved on it by the agent's account."""
@@ -75,18 +79,21 @@ class Device:
         )
 
     def with_reserved(self, reserved: Reserved) -> Device:
-        """Return the same device with other reservations."""
+        """Return the same device with other reservations.
+
+        The agent's answer may be older than a grant that is taken away again: none is below zero.
+        """
         told = None
         if self.by_production is not None:
-            told = GpuShare(reserved.production_hundredths), Bytes(reserved.production_bytes)
-        share, memory = GpuShare(reserved.hundredths), Bytes(reserved.bytes)
+            told = _share_and_bytes(reserved.production_hundredths, reserved.production_bytes)
+        share, memory = _share_and_bytes(reserved.hundredths, reserved.bytes)
         return replace(
             self,
             reserved=share,
             reserved_memory=memory,
             by_production=told,
-            kept_memory=Bytes(reserved.kept_bytes),
-            kernels=reserved.kernels,
+            kept_memory=Bytes(max(0, reserved.kept_bytes)),
+            kernels=max(0, reserved.kernels),
         )
 
 

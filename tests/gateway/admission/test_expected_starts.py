@@ -70,6 +70,16 @@ def test_the_queue_is_served_in_its_order_and_what_starts_takes_its_room() -> No
     assert expected(ledger, [asks("large", 100), asks("small", 10)], a=200.0, b=300.0) == want, "small stays behind it"
 
 
+def test_an_end_of_a_kernel_that_the_agents_answer_does_not_count_yet_is_no_error() -> None:
+    """Between two answers of the agent a kernel may be granted and released."""
+    ledger = a_ledger(holds("a", 100))
+    nothing = (GpuShare(0), Bytes(0))
+    [device] = ledger.node.devices
+    unseen = replace(device, reserved=nothing[0], reserved_memory=nothing[1], by_production=nothing)
+    ledger = replace(ledger, node=replace(ledger.node, devices=(unseen,)))
+    assert expected(ledger, [asks("new", 100)], a=0.0) == {"new": 100.0}
+
+
 def test_what_has_ended_and_is_not_told_yet_ends_now() -> None:
     assert expected(a_ledger(holds("a", 100)), [asks("new", 100)], a=0.0) == {"new": 100.0}
 
