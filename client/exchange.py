@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import time
+import warnings
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -85,6 +86,8 @@ class Exchange:
                 outcome, failure = _look_at(raw, call.origin)
             except NoAnswerError as error:
                 raw, outcome, failure = RawAnswer(0), Outcome(), error
+            if "deprecation" in raw.headers:
+                warnings.warn(_deprecated(raw, call.origin), DeprecationWarning, stacklevel=2)
             if failure is None or (may_be_done and _is_gone(call, outcome)):
                 return call.read(raw)
             may_be_done = may_be_done or not outcome.is_api_answer
@@ -93,6 +96,12 @@ class Exchange:
                 raise failure
             await self.sleep(wait)
             attempt += 1
+
+
+def _deprecated(raw: RawAnswer, origin: str) -> str:
+    until = raw.headers.get("sunset")
+    end = f" The server may leave it out from {_printable(until)} on." if until else ""
+    return f"The server calls {origin} deprecated.{end} Update jupyter-aliquot in this environment"
 
 
 def _is_gone(call: Call[Any], outcome: Outcome) -> bool:

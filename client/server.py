@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlencode, urlsplit
 
-from .errors import ClientError
+from jupyter_aliquot.provisioner.listener import ListenerError, account_in, check_listener
+
+from .errors import ClientError, NoAnswerError
 
 _WEBSOCKET_SCHEMES = {"http": "ws", "https": "wss"}
 
@@ -23,6 +26,8 @@ class Server:
         client_cert: A PEM file with the certificate that a server with client certificates wants.
         client_key: The PEM file of its key; empty if `client_cert` has it.
         timeout_seconds: The longest wait for one answer.
+        account: The number of the account that must listen at a loopback address (or root) before the
+            token is sent there; None for any account.
     """
 
     url: str
@@ -31,6 +36,7 @@ class Server:
     client_cert: str = ""
     client_key: str = ""
     timeout_seconds: float = 30.0
+    account: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         """Check the address and the token. Raises ClientError."""
@@ -58,6 +64,18 @@ class Server:
         """Return the headers of each request."""
         return {"Authorization": f"token {self.token}"} if self.token else {}
 
+    def check_listener(self) -> None:
+        """Check that a token may be sent now. Raises NoAnswerError.
+
+        Any account of a machine can take a port that its server has left.
+        """
+        if self.account is None:
+            return
+        try:
+            check_listener(self.url, self.account)
+        except ListenerError as error:
+            raise NoAnswerError(f"Nothing was sent: {error}") from error
+
     def tls_context(self) -> ssl.SSLContext | None:
         """Return the TLS context for https; None for http. Raises ClientError for unusable files."""
         if not self.url.startswith("https:"):
@@ -79,12 +97,13 @@ def find_server(environ: Mapping[str, str]) -> Server:
 
     On a Hub the user's own server comes first: it knows its notebooks' names, and forwards to the
     gateway. An own address without a host, as of a server that listens at all of its addresses, gives
-    way to the gateway's. Raises ClientError where no variable names a server.
+    way to the gateway's. The token goes only to a listener of this account, or of the gateway's that
+    ALIQUOT_GATEWAY_ACCOUNT names, or of root. Raises ClientError where no variable names a server.
     """
     gateway, is_of_hub = environ.get("JUPYTER_GATEWAY_URL", ""), bool(environ.get("JUPYTERHUB_USER"))
     own, own_token = environ.get("JUPYTERHUB_SERVICE_URL", ""), environ.get("JUPYTERHUB_API_TOKEN", "")
     if is_of_hub and own and own_token and (_is_address(own) or not gateway):
-        return Server(own, own_token)
+        return Server(own, own_token, account=os.geteuid())
     if gateway:
         return Server(
             gateway,
@@ -92,11 +111,19 @@ def find_server(environ: Mapping[str, str]) -> Server:
             ca_certs=environ.get("JUPYTER_GATEWAY_CA_CERTS", ""),
             client_cert=environ.get("JUPYTER_GATEWAY_CLIENT_CERT", ""),
             client_key=environ.get("JUPYTER_GATEWAY_CLIENT_KEY", ""),
+            account=_gateway_account(environ),
         )
     raise ClientError(
         "No server is named. Set JUPYTER_GATEWAY_URL to the address of a gateway or of your Jupyter server, and "
         "JUPYTER_GATEWAY_AUTH_TOKEN to a token for it"
     )
+
+
+def _gateway_account(environ: Mapping[str, str]) -> int | None:
+    try:
+        return account_in(environ)
+    except ListenerError as error:
+        raise ClientError(str(error)) from error
 
 
 def _is_address(url: str) -> bool:

@@ -50,6 +50,7 @@ class HttpTransport:
     async def send(self, method: str, path: str, query: tuple[tuple[str, str], ...], body: str | None) -> RawAnswer:
         """Return the answer, of any status. Raises NoAnswerError."""
         server = self._server
+        server.check_listener()
         headers = {**server.headers(), "Accept": "application/json, text/plain;q=0.9, */*;q=0.1"}
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -75,6 +76,7 @@ class HttpTransport:
     async def open(self, path: str, query: tuple[tuple[str, str], ...] = ()) -> WebSocketClientConnection | RawAnswer:
         """Open a websocket. Returns the server's answer where it refused. Raises NoAnswerError."""
         server = self._server
+        server.check_listener()
         request = HTTPRequest(
             server.websocket_address(path, query),
             headers=dict(server.headers()),

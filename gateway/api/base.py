@@ -31,6 +31,8 @@ from jupyter_aliquot.gateway.status.report import StatusSnapshot
 from jupyter_aliquot.gateway.teams.quota_file import QuotaFile
 from jupyter_aliquot.provisioner.resources import GpuShare
 
+from .deprecations import deprecation_headers
+
 SETTING = "aliquot_sources"
 
 
@@ -125,6 +127,16 @@ class AliquotHandler(ErrorsAsWritten):
     @property
     def requester(self) -> User:
         return user_of(self)
+
+    def set_default_headers(self) -> None:
+        """Tell of a deprecated operation, in errors as well. Called by tornado."""
+        super().set_default_headers()
+        base = self.base_url.rstrip("/")
+        found = deprecation_headers(
+            self.request.method or "", self.request.path.removeprefix(base), f"{base}/aliquot/api/v1/openapi.json"
+        )
+        for name, value in found.items():
+            self.set_header(name, value)
 
     def compute_etag(self) -> str | None:
         """Called by tornado. No cache keeps an answer, so no client needs an ETag."""

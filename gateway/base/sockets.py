@@ -8,7 +8,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from jupyter_aliquot.gateway.base.listener import account_name
+from jupyter_aliquot.provisioner.listener import account_name
 
 _PATIENCE_SECONDS = 2.0
 

@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from jupyter_aliquot.gateway.base.listener import ListenerError, account_name, listening_accounts
 from jupyter_aliquot.gateway.base.sockets import peer
 from jupyter_aliquot.gateway.installation.files import GATEWAY_UNIT, HUB_UNIT, NODE_UNITS
 from jupyter_aliquot.gateway.installation.refusals import SYSTEM_PATH, closed_to_others
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, nvidia_driver
 from jupyter_aliquot.provisioner.control_groups import MOUNTED, WITHOUT_GROUPS, ControlGroups
 from jupyter_aliquot.provisioner.kernel_accounts import ACCOUNT_LIST
+from jupyter_aliquot.provisioner.listener import ListenerError, account_name, listening_accounts
 
 from .gateways import check_chosen_gateway, look_at_gateways
 from .hub_tokens import check_hub_version, check_token_scopes

@@ -13,7 +13,6 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from jupyter_aliquot.gateway.base.listener import account_name
 from jupyter_aliquot.gateway.base.sockets import peer_words
 from jupyter_aliquot.gateway.base.version import installed_version
 from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, NoGatewayHere, OwnGateway
@@ -28,6 +27,7 @@ from jupyter_aliquot.gpu_hook.paths import (
     softgpu_driver,
 )
 from jupyter_aliquot.gpu_hook.sandbox import GVISOR, is_gvisor
+from jupyter_aliquot.provisioner.listener import account_name
 from jupyter_aliquot.provisioner.resources import Bytes
 
 from .runner import FAIL, OK, WARN, Finding

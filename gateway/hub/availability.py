@@ -16,7 +16,7 @@ from typing import Any
 from tornado.httpclient import HTTPClientError, HTTPResponse
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
-from jupyter_aliquot.gateway.base.listener import check_listener
+from jupyter_aliquot.provisioner.listener import check_listener
 
 from .gateways import Gateway, Gateways
 from .service import address_of

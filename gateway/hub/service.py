@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
-from jupyter_aliquot.gateway.base.listener import ACCOUNT_VARIABLE
+from jupyter_aliquot.provisioner.listener import ACCOUNT_VARIABLE
 
 from .accounts import is_reserved, with_right_to_listen
 from .gateways import Gateways

@@ -33,7 +33,7 @@ _Report = dict[str, Any]
 # A token here is this server's, with which code runs on it; the gateway gets its own by a header.
 _OWN_QUERY = frozenset({"token", "_xsrf", "no_track_activity"})
 _REQUEST_HEADERS = ("Accept", "Content-Type")
-_ANSWER_HEADERS = ("Content-Disposition", "Cache-Control", "Retry-After")
+_ANSWER_HEADERS = ("Content-Disposition", "Cache-Control", "Retry-After", "Deprecation", "Sunset")
 # The types of the API's answers. A page, as from a proxy before the gateway, is no answer of it.
 _ANSWER_TYPES = ("application/json", "text/csv", "text/plain")
 _HAS_BODY = ("POST", "PUT", "PATCH")

@@ -11,7 +11,7 @@ from jupyter_server.gateway.gateway_client import GatewayClient
 from tornado.netutil import Resolver
 from tornado.web import HTTPError
 
-from jupyter_aliquot.gateway.base.listener import ACCOUNT_VARIABLE, ListenerError, account_in, check_listener
+from jupyter_aliquot.provisioner.listener import ACCOUNT_VARIABLE, ListenerError, account_in, check_listener
 
 _AWAY = 503
 

@@ -9,7 +9,7 @@ import errno
 import socket
 
 from jupyter_aliquot.gateway.base.errors import CommandError
-from jupyter_aliquot.gateway.base.listener import ListenerError, account_name, listening_accounts
+from jupyter_aliquot.provisioner.listener import ListenerError, account_name, listening_accounts
 
 _REMEDY = (
     "a port below 1024 is one that no other account can take: configure(gateway_user=…, url='http://127.0.0.1:890')"

@@ -21,9 +21,9 @@ from typing import Any, TypeVar
 
 from jupyter_core.paths import jupyter_runtime_dir
 
-from jupyter_aliquot.gateway.base.listener import ListenerError, account_in, check_listener
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
 from jupyter_aliquot.provisioner.errors import AliquotError
+from jupyter_aliquot.provisioner.listener import ListenerError, account_in, check_listener
 
 from .tables import printable
 

@@ -21,10 +21,11 @@ from jupyter_server.gateway.gateway_client import GatewayClient, RetryableHTTPCl
 from second_account import ANOTHER
 from tornado.netutil import Resolver
 
-from jupyter_aliquot.gateway.base.listener import ACCOUNT_VARIABLE, ListenerError, account_in, check_listener
+from jupyter_aliquot.client import Client, ClientError, NoAnswerError, Retries, find_server
 from jupyter_aliquot.gateway.remote.token_guard import guard_token
 from jupyter_aliquot.gateway.terminal.rest_client import NoGatewayHere, OwnGateway
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.listener import ACCOUNT_VARIABLE, ListenerError, account_in, check_listener
 
 from .conftest import TOKENS, Server
 
@@ -207,6 +208,31 @@ def test_other_words_for_this_machine_are_looked_at_too(
     squatter = squat("0.0.0.0")
     with pytest.raises(ListenerError, match="not by one of"):
         check_listener(f"http://{host}:{squatter.port}", os.geteuid())
+
+
+@pytest.mark.parametrize("is_of_hub", [False, True], ids=["the gateway", "the user's own server"])
+def test_no_request_of_the_client_reaches_another_accounts_listener(
+    squat: Callable[..., Squatter], is_of_hub: bool
+) -> None:
+    squatter = squat()
+    url = f"http://127.0.0.1:{squatter.port}/"
+    own = {"JUPYTERHUB_USER": "ada", "JUPYTERHUB_SERVICE_URL": url, "JUPYTERHUB_API_TOKEN": "a-secret"}
+    gateway = {
+        "JUPYTER_GATEWAY_URL": url,
+        "JUPYTER_GATEWAY_AUTH_TOKEN": "a-secret",
+        ACCOUNT_VARIABLE: str(os.geteuid()),
+    }
+    with Client(find_server(own if is_of_hub else gateway), retries=Retries(attempts=1)) as client:
+        with pytest.raises(NoAnswerError, match="is held by a process of the account"):
+            client.status()
+        with pytest.raises(NoAnswerError, match="No token is sent there"):
+            next(iter(client.events(patience_seconds=0)))
+    assert squatter.heard() == ""
+
+
+def test_a_clients_account_that_is_no_number_is_told() -> None:
+    with pytest.raises(ClientError, match="Use the number of the gateway's account"):
+        find_server({"JUPYTER_GATEWAY_URL": "http://127.0.0.1:1/", ACCOUNT_VARIABLE: "ada"})
 
 
 def test_the_more_exact_address_counts_as_it_does_for_the_kernel(squat: Callable[..., Squatter]) -> None:

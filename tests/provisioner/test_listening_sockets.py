@@ -9,8 +9,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from jupyter_aliquot.gateway.base import listening_sockets
-from jupyter_aliquot.gateway.base.listening_sockets import ListeningSocket
+from jupyter_aliquot.provisioner import listening_sockets
+from jupyter_aliquot.provisioner.listening_sockets import ListeningSocket
 
 BOUND = {"127.0.0.1": socket.AF_INET, "0.0.0.0": socket.AF_INET, "::1": socket.AF_INET6, "::": socket.AF_INET6}
 

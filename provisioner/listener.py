@@ -13,7 +13,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from .errors import CommandError
+from .errors import AliquotError
 from .listening_sockets import ListeningSocket, listening_sockets, plain_address
 
 # The number of the gateway's account, in the environment of a server or a command.
@@ -22,7 +22,7 @@ _LOCALHOST = ("127.0.0.1", "::1")
 _ROOT = 0
 
 
-class ListenerError(CommandError):
+class ListenerError(AliquotError):
     """No process, or one of another account, listens where the gateway should."""
 
 
