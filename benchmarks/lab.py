@@ -1,8 +1,8 @@
 """The lab extension in real Chromium: size, time until panel and changes are painted, idle cost.
 
 Two JupyterLabs of their own: one with a real gateway, node agent and kernel on the software GPU;
-one without, whose status is scripted (100 kernels, 64 devices, nothing changing). Bounds: bundle ≤
-150 KB gzipped; first paint ≤ 300 ms after activation and state change to pixel ≤ 500 ms, medians
+one without, whose status is scripted (100 kernels, 64 devices, nothing changing). Bounds: bundle of the
+sidebar ≤ 80 kB gzipped; first paint ≤ 300 ms after activation and state change to pixel ≤ 500 ms, medians
 and 95th percentiles; a resize shown everywhere ≤ 500 ms and a connection next to a waiting kernel ≤
 1 s, slowest; idling ≤ 2 % of a core; a cell from request to reply ≤ the same in plain Jupyter,
 measured in turn with it.
@@ -14,6 +14,7 @@ import argparse
 import copy
 import gzip
 import json
+import re
 import statistics
 import sys
 import time
@@ -46,6 +47,8 @@ else:
 _DEADLINE_SECONDS = 120.0
 _KERNELS, _DEVICES = 100, 64
 _SMOKE = {"requests": 10, "resizes": 1, "paints": 2, "changes": 2, "idle_seconds": 1.0, "settle_seconds": 0.5}
+# Chunks of the pages that are loaded when they are opened.
+_LATER = re.compile(r"labextension_lib_(widgets_(admin|usage)|admin)_")
 _PANEL = "#aliquot-gpu-kernels"
 _SHOW = "aliquot:show-gpu-kernels"
 _HOLD = """
@@ -146,9 +149,11 @@ class Gateway:
         )
 
 
-def bundle_bytes() -> int:
+def bundle_bytes() -> tuple[int, int]:
+    """Return the gzipped bytes of what a page with the sidebar loads, and of all there is."""
     files = sorted((ROOT / "labextension" / "dist" / "static").iterdir())
-    return sum(len(gzip.compress(path.read_bytes(), 9, mtime=0)) for path in files)
+    sizes = {path.name: len(gzip.compress(path.read_bytes(), 9, mtime=0)) for path in files}
+    return sum(size for name, size in sizes.items() if not _LATER.match(name)), sum(sizes.values())
 
 
 def first_paints(browser: Browser, lab: LabProcess, repeats: int) -> list[float]:
@@ -243,11 +248,12 @@ def _used_percent(page: Page, seconds: float, settle_seconds: float, what: str) 
     return found
 
 
-def rows_of(size: int, paints: list[float], changes: list[float], idle: tuple[float, float]) -> list[Row]:
+def rows_of(sizes: tuple[int, int], paints: list[float], changes: list[float], idle: tuple[float, float]) -> list[Row]:
     shown, before = idle
     crowd = f"{_KERNELS} kernels and {_DEVICES} devices, nothing changing"
     return [
-        at_most("bundle, gzipped", size / 1e3, "kB", 150),
+        at_most("bundle of the sidebar, gzipped", sizes[0] / 1e3, "kB", 80),
+        Row("the same with the pages that are loaded when they are opened", sizes[1] / 1e3, "kB"),
         at_most("first paint of the panel after activation (median)", statistics.median(paints), "ms", 300),
         at_most("first paint of the panel after activation (95th percentile)", percentile_95(paints), "ms", 300),
         at_most("state change to pixel (median)", statistics.median(changes), "ms", 500),

@@ -3,8 +3,8 @@
 The users listen and poll; the churn is an hour's, cut short. The gateway is a real `aliquot serve`
 with a real node agent on the software GPU; behind the relays' interface are stand-ins
 (load/standin_relay.py lists them). Times are a client's, over loopback, from a process of its own.
-Bounds: status p99 ≤ 50 ms, memory of the gateway ≤ 300 MiB, no growth under churn, no user sees
-another's kernel.
+Bounds: status p99 ≤ 30 ms for users and 50 ms for administrators, memory of the gateway ≤ 250 MiB,
+no growth under churn, no user sees another's kernel.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from load.scene import DEVICES, Scene, people
 from report import Row, at_least, at_most, publish, read_arguments
 
 MIB = 1 << 20
-STATUS_MS, MEMORY_MIB, AT_ONCE = 50.0, 300.0, 8
+STATUS_MS = {"user_status": 30.0, "admin_status": 50.0}
+MEMORY_MIB, AT_ONCE = 250.0, 8
 _SAMPLE_SECONDS = 1.0
 # The first part of the churn: it fills the kept outputs of cells and a thousand terminations, which
 # last a while.
@@ -140,13 +141,13 @@ def in_use_rows(blocks: list[float], malloc: list[float]) -> list[Row]:
 
 
 def status_rows(name: str, seen: dict[str, Any]) -> list[Row]:
-    """Return p50 and p99 of users and of administrators; the bound is on both."""
+    """Return p50 and p99 of users and of administrators; each has a bound of its own."""
     rows = []
     for who, key in (("users, who see their own", "user_status"), ("administrators, who see all", "admin_status")):
         if times := seen[key]:
             rows += [
                 Row(f"{name}: status of {who} (p50 of {len(times)})", percentile(times, 50), "ms"),
-                at_most(f"{name}: status of {who} (p99)", percentile(times, 99), "ms", STATUS_MS),
+                at_most(f"{name}: status of {who} (p99)", percentile(times, 99), "ms", STATUS_MS[key]),
             ]
     return rows
 

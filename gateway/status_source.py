@@ -64,7 +64,19 @@ class SnapshotSource:
         refused = (f"The quota file is not in force, the last good one is: {file.problem}",) if file.problem else ()
         warnings = () if found is None else quota_warnings(found.quotas, found.tree.gpus)
         lost = (f"{self._services.cordons.problem}.",) if self._services.cordons.problem else ()
-        return (*refused, *warnings, *lost, *self._accounting.problems)
+        return (*refused, *warnings, *lost, *self._stale_cordons(), *self._accounting.problems)
+
+    def _stale_cordons(self) -> tuple[str, ...]:
+        """Return the cordons of nodes that are not there: such a node is renamed, or gone for good."""
+        status = self._services.watch.view().status
+        if status is None:
+            return ()  # this node's own name is not known
+        there = {status.node, *(node.name for node in self._services.nodes.views())}
+        return tuple(
+            f"The node {name} is cordoned, and no node of this name is known. If it is gone, or has another name "
+            f"now, run: aliquot uncordon {name}"
+            for name in sorted(self._services.cordons.all.keys() - there)
+        )
 
     def admission(self) -> AdmissionSnapshot:
         """Return the grants and the queue now, with the starts that are expected."""

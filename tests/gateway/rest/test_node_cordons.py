@@ -182,6 +182,23 @@ async def test_administrators_read_in_the_status_that_cordons_are_lost(
     assert "damaged" not in ((await asked(ask, "alice", "status"))["node"]["message"] or "")
 
 
+async def test_administrators_read_in_the_status_which_cordons_are_of_no_known_node(
+    ask: Ask, a_server: Any, an_agent: FakeAgent
+) -> None:
+    await an_agent.start()
+    await known(ask)
+    [extension] = a_server.extension_manager.extension_apps["jupyter_aliquot.gateway"]
+    await post(ask, "cordon", reason="fan")
+    assert (await asked(ask, "ada", "status"))["node"]["message"] is None, "this node is there"
+    await extension.settings[SETTING].cordons.cordon("former-name", "ada")
+    message = (await asked(ask, "ada", "status"))["node"]["message"]
+    assert "The node former-name is cordoned, and no node of this name is known" in message
+    assert "aliquot uncordon former-name" in message
+    assert (await asked(ask, "alice", "status"))["node"]["message"] is None
+    await extension.settings[SETTING].cordons.uncordon("former-name", "ada")
+    assert (await asked(ask, "ada", "status"))["node"]["message"] is None
+
+
 async def run(a_server: Any, *words: str) -> subprocess.CompletedProcess[str]:
     """Run `aliquot` as the administrator, as in the terminal of a server in gateway mode."""
     url = f"http://127.0.0.1:{a_server.port}{a_server.base_url}"
