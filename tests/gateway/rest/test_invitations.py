@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
+
+from jupyter_aliquot.gateway.containers.planner import ContainerStart
+from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 
 from .conftest import USERS, Ask
 from .test_contract import check
@@ -57,6 +61,15 @@ def audit_in(state: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
+async def planned(server: ServerApp, owner: str) -> list[tuple[str, str, bool]]:
+    """Return the mounts of a kernel that this user starts now: source, target, and whether read-only."""
+    planner = cast(AliquotKernelManager, server.kernel_manager).services.containers
+    assert planner is not None
+    plan = await planner.plan(ContainerStart(kernel_name="box", owner=owner))
+    assert plan is not None
+    return [(mount.source, mount.target, mount.read_only) for mount in plan.mounts]
+
+
 async def seen(ask: Ask, who: str) -> list[dict[str, Any]]:
     body = check(await ask(who, "GET", ALL), ALL)
     assert body["refusal"] is None
@@ -100,6 +113,19 @@ async def test_an_invitation_is_seen_accepted_listed_with_the_folders_and_ended(
         ("accept", "alice/project", "bob"),
         ("uninvite", "alice/project", "ada"),
     ]
+
+
+async def test_the_plan_of_a_guests_container_has_the_folder_until_the_invitation_ends(
+    ask: Ask, host: Path, a_server: ServerApp
+) -> None:
+    made = await invited(ask)
+    one = f"aliquot/api/v1/invitations/{made['id']}"
+    assert (await ask("bob", "POST", f"{one}/accept", body={})).status == 200
+    source, target = f"{host}/homes/alice/project", "/shared/alice/project"
+    assert (source, target, True) in await planned(a_server, "bob")
+    assert target not in [found for _, found, _ in await planned(a_server, "carol")]
+    assert (await ask("alice", "DELETE", one)).status == 200
+    assert target not in [found for _, found, _ in await planned(a_server, "bob")]
 
 
 async def test_each_does_their_own_part_alone(ask: Ask) -> None:
