@@ -211,6 +211,7 @@ class LeaseKeeper:
         self._views, self._restores = views, None
         decision = decide(self.room.views(), views, now.monotonic, self._policy, self._host_room())
         self._carry_out(decision)
+        self._finish_evictions(now.monotonic)
         self._save_the_quiet(now.monotonic)
         waits = {wait.kernel_id: wait for wait in decision.waits}
         for record in self._records.values():
@@ -235,6 +236,12 @@ class LeaseKeeper:
             self._begin(kernel_id, State.SWAPPING_IN, self._bring_in(kernel_id))
         for kernel_id in decision.grown:
             self._records[kernel_id].kernel.credit_queues.give_room()
+
+    def _finish_evictions(self, now: float) -> None:
+        """Take out what is left on its devices of a kernel that is to leave them."""
+        for kernel_id, record in self._records.items():
+            if record.is_evicted and record.is_half_out(now):
+                self._begin(kernel_id, State.SWAPPING_OUT, self._take_out(Out(kernel_id, ""), LeftFor.EVICTED))
 
     def _save_the_quiet(self, now: float) -> None:
         """Checkpoint kernels that stay unwanted.

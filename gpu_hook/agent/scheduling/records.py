@@ -264,6 +264,16 @@ class LeaseRecord:
         is_quiet = is_out and self.wants_since is None and not self.kernel.is_expecting
         return is_quiet and now - self.facts.since >= after_seconds and now >= self.not_saved_before
 
+    def is_half_out(self, now: float) -> bool:
+        """Return whether memory that can leave is on its devices though it is swapped out, and can be moved now.
+
+        An agent that ended between the record of a move and its orders leaves that behind.
+        """
+        is_out = self.facts.state is KernelState.SWAPPED and self.is_beginning is None
+        may_move = self.facts.is_swappable and not self.facts.silent_pids and not self.kernel.is_expecting
+        has_rest = any(device.on_device_bytes > device.unswappable_bytes for device in self.facts.devices)
+        return is_out and may_move and has_rest and now >= self.retry_at
+
     @property
     def retry_at(self) -> float:
         """Return when the next move makes sense after one that failed."""

@@ -95,7 +95,7 @@ _ROWS = {
     _S.RESIDENT:      (_,     _,     _,     _out, _,     _,     _,     _,     _in,   _trim, _,     _,     _empty, _end),
     _S.TRIMMED:       (_,     _run,  _,     _out, _,     _,     _,     _,     _in,   _,     _run,  _,     _empty, _end),
     _S.SWAPPING_OUT:  (_,     _,     _,     _,    _,     _stay, _on,   _stay, _,     _,     _,     _,     _,      _end),
-    _S.SWAPPED:       (_,     _,     _,     _,    _in,   _,     _,     _,     _,     _,     _,     _save, _empty, _end),
+    _S.SWAPPED:       (_,     _,     _,     _out, _in,   _,     _,     _,     _,     _,     _,     _save, _empty, _end),
     _S.SWAPPING_IN:   (_,     _,     _,     _,    _,     _on,   _stay, _stay, _,     _,     _,     _,     _,      _end),
     _S.CHECKPOINTING: (_,     _,     _,     _,    _,     _kept, _stay, _stay, _,     _,     _,     _,     _,      _end),
     _S.CHECKPOINTED:  (_,     _,     _,     _,    _back, _,     _,     _,     _,     _,     _,     _,     _empty, _end),

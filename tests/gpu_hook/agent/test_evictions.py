@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from swapping_node import a_swapping_node
 
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts, Ledger, LedgerError
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 
 HERE = Path(__file__).parent
@@ -111,6 +113,20 @@ def test_a_kernel_that_was_told_to_leave_keeps_its_parts_over_the_agents_end_unt
     assert a_ring.kernel()["residency"]["swapped_bytes"] > 0
     assert open_holder().ask("readmit", kernel_id="k")["ok"]
     assert int(ask(a_program, "verify")) > 0
+
+
+def test_a_kernel_leaves_though_the_agent_was_killed_between_the_record_of_its_move_and_the_order(
+    a_ring: Any, a_program: subprocess.Popen[str], open_holder: Callable[[], Any]
+) -> None:
+    a_ring.end(signal.SIGKILL)
+    record = RuntimeDir(a_ring.folder).kernel("k") / "grant.json"
+    record.write_text(json.dumps({**json.loads(record.read_text()), "is_evicted": True, "is_swapped": True}))
+    a_ring.start_agent()
+    a_ring.until(lambda: is_out(a_ring), 60)
+    residency = a_ring.kernel()["residency"]
+    assert (residency["swapped_bytes"] > 0, residency["left_for"]) == (True, "evicted")
+    assert open_holder().ask("readmit", kernel_id="k")["ok"]
+    assert int(ask(a_program, "verify")) > 0, "every byte is where it was"
 
 
 def test_the_status_says_why_a_kernel_that_was_told_to_leave_has_not_left(
