@@ -45,6 +45,7 @@ from jupyter_aliquot.provisioner.resources import Bytes, Grant, KernelProcess, R
 from jupyter_aliquot.provisioner.terminations import Asked, Ending, ProcessEnd
 
 from .owner_accounts import OwnerAccounts
+from .restarts import Restarts
 from .services import KernelServices
 
 _ASKING = "asking for a GPU"
@@ -101,6 +102,7 @@ class ManagedKernel(ServerKernelManager):
         self.shares = Shares()
         # True also after it is no longer shared: users who were told of it are told of its changes.
         self.was_shared = False
+        self.restarts = Restarts()
         # The state that was last noted. None: a later gateway is to forget the kernel.
         self._noted: KernelState | None = KernelState.RUNNING
         # How its process ended, and why the kernel was last restarted without a request.
@@ -273,8 +275,7 @@ class ManagedKernel(ServerKernelManager):
     async def _async_start_kernel(self, **kwargs: Any) -> None:
         """Called by start_kernel, and by KernelManager.restart_kernel with the old arguments.
 
-        Jupyter's own method does the same without the grant, and logs each failure with its
-        traceback.
+        Jupyter's own method does the same without the grant, and logs each failure with its traceback.
         """
         self.kernel_id = self.kernel_id or kwargs["kernel_id"]
         if self._ready is None or self._ready.done():
@@ -283,6 +284,7 @@ class ManagedKernel(ServerKernelManager):
         ready = cast("asyncio.Future[None]", self._ready)
         try:
             await self.noted()
+            self.restarts.refuse_if_being_ended(self.kernel_id)
             grant = await self._get_grant(kwargs)
             if grant is not None:
                 kwargs["grant"] = grant
@@ -409,12 +411,12 @@ class ManagedKernel(ServerKernelManager):
         return arguments
 
     async def until_restarted(self) -> None:
-        """Wait for a restart that is under way.
+        """Wait for a start or restart that is under way.
 
         Until then Jupyter's manager cannot read whether the start failed.
         """
-        if self._ready is not None and not self._ready.done():
-            await asyncio.wait({cast("asyncio.Future[None]", self._ready)})
+        while futures := {one for one in (self._ready, *self.restarts.under_way()) if one and not one.done()}:
+            await asyncio.wait(cast("set[asyncio.Future[None]]", futures))
 
     def start_restarter(self) -> None:
         """Called by Jupyter once the kernel runs.
@@ -425,9 +427,10 @@ class ManagedKernel(ServerKernelManager):
 
     async def restart_kernel(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """Called by the multi-kernel manager, and by the restarter."""
-        self.note(KernelState.RESTARTING)
-        await self.noted()
-        return await super().restart_kernel(*args, **kwargs)
+        with self.restarts.one(self.kernel_id):
+            self.note(KernelState.RESTARTING)
+            await self.noted()
+            return await super().restart_kernel(*args, **kwargs)
 
     async def _give_up(self, error: BaseException) -> None:
         """Clean up after a start that failed: end the process, return the grant, keep the reason."""
@@ -489,6 +492,11 @@ class ManagedKernel(ServerKernelManager):
             if not restart and self.admission is not None:
                 self._grant = None
                 await self.admission.release(self.kernel_id)
+
+
+def restarts_of(kernel: object) -> Restarts:
+    """Return the restarts of a kernel; of one that is not ours, none."""
+    return kernel.restarts if isinstance(kernel, ManagedKernel) else Restarts()
 
 
 def _provisioner_info(relay: RelayRecord, process: KernelProcess | None, grant: Grant | None) -> dict[str, Any]:

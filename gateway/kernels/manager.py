@@ -43,7 +43,7 @@ from jupyter_aliquot.provisioner.errors import AliquotError
 from jupyter_aliquot.provisioner.terminations import Asked
 
 from .handover import Handover
-from .kernel import ManagedKernel
+from .kernel import ManagedKernel, restarts_of
 from .relay_activity import RelayActivity
 from .replacement import ReplacementTracker
 from .request_context import ANSWER, is_spared, requested_env
@@ -516,20 +516,20 @@ class AliquotKernelManager(AsyncMappingKernelManager):
 
     async def _stop(self, kernel_id: str, now: bool | None, restart: bool | None, asked: Asked | None) -> None:
         kernel = self.get_kernel(kernel_id)
-        if isinstance(kernel, ManagedKernel) and not restart:
-            kernel.note(KernelState.ENDING, asked)
-            await kernel.noted()
-        is_waiting = isinstance(kernel, ManagedKernel) and kernel.withdraw()
-        if isinstance(kernel, ManagedKernel) and kernel_id not in self._pending_kernels:
-            await kernel.until_restarted()
-        await super()._async_shutdown_kernel(kernel_id, now=now, restart=restart)
-        ending = self._pending_kernels.get(kernel_id)
-        if ending is not None:
-            await ending
-        if kernel_id in self and not restart:
-            raise HTTPError(500, f"Kernel {kernel_id} could not be ended. See the server's log.")
-        if self.endings is not None and asked is not None and isinstance(kernel, ManagedKernel) and not restart:
-            self.endings.ended(kernel, asked, is_waiting)
+        with restarts_of(kernel).none(is_meant=not restart):
+            if isinstance(kernel, ManagedKernel) and not restart:
+                kernel.note(KernelState.ENDING, asked)
+                await kernel.noted()
+            is_waiting = isinstance(kernel, ManagedKernel) and kernel.withdraw()
+            if isinstance(kernel, ManagedKernel) and kernel_id not in self._pending_kernels:
+                await kernel.until_restarted()
+            await super()._async_shutdown_kernel(kernel_id, now=now, restart=restart)
+            if (ending := self._pending_kernels.get(kernel_id)) is not None:
+                await ending
+            if kernel_id in self and not restart:
+                raise HTTPError(500, f"Kernel {kernel_id} could not be ended. See the server's log.")
+            if self.endings is not None and asked is not None and isinstance(kernel, ManagedKernel) and not restart:
+                self.endings.ended(kernel, asked, is_waiting)
 
     def remove_kernel(self, kernel_id: str) -> Any:
         """Called by MultiKernelManager when a kernel has ended, or never started."""
@@ -561,9 +561,10 @@ class AliquotKernelManager(AsyncMappingKernelManager):
 
     def _handle_kernel_restarts(self, kernel_id: str) -> None:
         """Called by the restarter, which found it dead and is about to start it again."""
-        kernel = self._kernels.get(kernel_id)
-        if self.endings is not None and isinstance(kernel, ManagedKernel):
-            self.endings.restarting(kernel)
+        if isinstance(kernel := self._kernels.get(kernel_id), ManagedKernel):
+            kernel.restarts.found_dead()
+            if self.endings is not None:
+                self.endings.restarting(kernel)
 
     def start_failed(self, kernel: ManagedKernel, error: BaseException) -> None:
         """Called by a kernel whose start failed.

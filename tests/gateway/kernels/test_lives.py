@@ -231,25 +231,28 @@ async def test_a_deleted_kernel_is_gone_for_everybody(a_gateway: Any, jp_fetch: 
         await jp_fetch("api", "kernels", kernel_id, method="DELETE")
 
 
+@pytest.mark.parametrize("step", ["noted", "_async_kill_kernel", "_async_launch_kernel"])
 async def test_a_kernel_that_is_being_restarted_can_be_ended(
-    a_gateway: Any, jp_fetch: Any, monkeypatch: pytest.MonkeyPatch
+    a_gateway: Any, jp_fetch: Any, monkeypatch: pytest.MonkeyPatch, until: Any, step: str
 ) -> None:
-    """Restart a kernel as after a crash, and end it while the restart is under way."""
+    """Restart a kernel as after a crash, and end it while the restart is at each of its steps."""
     kernel_id = await start(jp_fetch, "python3")
     kernel = await ready(a_gateway, kernel_id)
-    launch, is_launching, may_launch = kernel._async_launch_kernel, asyncio.Event(), asyncio.Event()
+    take, is_there, may_go_on = getattr(kernel, step), asyncio.Event(), asyncio.Event()
 
-    async def held(*args: Any, **kwargs: Any) -> None:
-        is_launching.set()
-        await may_launch.wait()
-        await launch(*args, **kwargs)
+    async def held(*args: Any, **kwargs: Any) -> Any:
+        is_first = not is_there.is_set()
+        is_there.set()
+        if is_first:
+            await may_go_on.wait()
+        return await take(*args, **kwargs)
 
-    monkeypatch.setattr(kernel, "_async_launch_kernel", held)
+    monkeypatch.setattr(kernel, step, held)
     os.kill(kernel.provisioner.pid, signal.SIGKILL)
-    await asyncio.wait_for(is_launching.wait(), 90)
+    await asyncio.wait_for(is_there.wait(), 90)
     ending = asyncio.ensure_future(jp_fetch("api", "kernels", kernel_id, method="DELETE", request_timeout=120))
-    await asyncio.wait({ending}, timeout=0.2)
-    may_launch.set()
+    await until(lambda: kernel_id in a_gateway.kernels._stopping)
+    may_go_on.set()
     assert (await ending).code == 204
     assert kernel_id not in a_gateway.kernels
     assert not await kernel.is_alive()

@@ -1,0 +1,69 @@
+"""The restarts of one kernel, and its end, which no start of it may overtake.
+
+A restart ends the process and starts another: Jupyter has a future for each of the two, and none for
+the whole. A kernel that is ended in between would be ended twice, and started again after that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from jupyter_aliquot.provisioner.errors import WithdrawnError
+
+
+class Restarts:
+    """The restarts that are under way, and whether the kernel is being ended."""
+
+    def __init__(self) -> None:
+        self.is_being_ended = False
+        self._under_way: set[asyncio.Future[None]] = set()
+        self._is_found_dead = False
+
+    def found_dead(self) -> None:
+        """Note that the next restart is the restarter's, which found the kernel dead."""
+        self._is_found_dead = True
+
+    @contextmanager
+    def one(self, kernel_id: str) -> Iterator[None]:
+        """Count one restart from its first step to its last.
+
+        Raises WithdrawnError for a kernel that is being ended. The restarter, which asks by itself, leaves such
+        a kernel as it is.
+        """
+        is_restarters, self._is_found_dead = self._is_found_dead, False
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._under_way.add(over)
+        try:
+            self.refuse_if_being_ended(kernel_id)
+            yield
+        except WithdrawnError:
+            if not (is_restarters and self.is_being_ended):
+                raise
+        finally:
+            self._under_way.discard(over)
+            over.set_result(None)
+
+    @contextmanager
+    def none(self, *, is_meant: bool) -> Iterator[None]:
+        """Have no start of the kernel begin meanwhile, unless it is ended to be restarted (not ``is_meant``).
+
+        A kernel that could not be ended may start again.
+        """
+        self.is_being_ended = is_meant
+        try:
+            yield
+        finally:
+            self.is_being_ended = False
+
+    def refuse_if_being_ended(self, kernel_id: str) -> None:
+        """Raise WithdrawnError if the kernel is being ended."""
+        if self.is_being_ended:
+            raise WithdrawnError(
+                f"Requested a start of kernel {kernel_id}, but it is being ended. Start another kernel"
+            )
+
+    def under_way(self) -> set[asyncio.Future[None]]:
+        """Return a future for each restart that is under way, which is done at its end."""
+        return set(self._under_way)
