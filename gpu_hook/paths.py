@@ -117,6 +117,11 @@ class RuntimeDir:
         """
         return self.path / "closed"
 
+    @property
+    def slots(self) -> Path:
+        """The folder of the slots of kernel pods: a pod's container has one of them, its slot's."""
+        return self.path / "slots"
+
     def kernel_folders(self) -> list[Path]:
         """Return the folders of all kernels. Raises OSError."""
         closed = sorted(self.closed_kernels.iterdir()) if self.closed_kernels.exists() else []

@@ -11,13 +11,14 @@ import gc
 import logging
 import os
 import platform
+import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_aliquot.gpu_hook.agent.actuators.actuation import Actuation
 from jupyter_aliquot.gpu_hook.agent.actuators.base import ActuatorError
@@ -35,7 +36,7 @@ from jupyter_aliquot.gpu_hook.agent.devices.devices import (
     LateSource,
 )
 from jupyter_aliquot.gpu_hook.agent.devices.host_memory import machine_memory_bytes
-from jupyter_aliquot.gpu_hook.agent.devices.libraries import Libraries, installed, prune, publish
+from jupyter_aliquot.gpu_hook.agent.devices.libraries import Libraries, installed, mounted_folders, prune, publish
 from jupyter_aliquot.gpu_hook.agent.devices.nvml import NvmlSource, softgpu_environment
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import prepare, remove, remove_abandoned
 from jupyter_aliquot.gpu_hook.agent.dialing.settings import GatewayAddress
@@ -46,6 +47,8 @@ from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena, HostBudget
 from jupyter_aliquot.gpu_hook.agent.kernels.evictions import Evictions
 from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
 from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Reservations
+from jupyter_aliquot.gpu_hook.agent.kubelet.allocation import NodeParts
+from jupyter_aliquot.gpu_hook.agent.kubelet.settings import KubeletSettings
 from jupyter_aliquot.gpu_hook.agent.ledger.contexts import ContextCosts
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
 from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
@@ -81,6 +84,9 @@ from .lifecycle import (
     raise_descriptor_limit,
     write_agent_info,
 )
+
+if TYPE_CHECKING:
+    from jupyter_aliquot.gpu_hook.agent.kubelet.node import KubeletNode
 
 log = logging.getLogger(__name__)
 
@@ -123,6 +129,7 @@ class Agent:
         self._notices = StatusNotices(self._send)
         machine = str(softgpu_state_path(settings.runtime)) if node.driver.kind == "softgpu" else ""
         self._claims = DeviceClaims(machine)
+        self._kubelet = None if settings.kubelet is None else self._make_kubelet(settings.kubelet)
         self._monitor = DeviceMonitor(source, self._saw_devices, settings.driver_deadline_seconds)
         self._devices_known = asyncio.Event()
         budget, swapping = HostBudget(settings.leases.host.bytes(machine_bytes)), settings.swap
@@ -193,6 +200,8 @@ class Agent:
             info = {"version": CONTROL_VERSION, "driver": self._node.driver.kind, "node": self._node.name}
             write_agent_info(settings.runtime, info)
             await self._control.listen(settings.runtime.agent_socket)
+            if self._kubelet is not None:
+                await self._kubelet.look()
             first = await self._look_first()
             if first is None:
                 return
@@ -248,6 +257,8 @@ class Agent:
         ]
         if settings.gateway is not None:
             jobs.append(_dial(settings.gateway, self._node.name, settings.runtime.agent_socket))
+        if self._kubelet is not None:
+            jobs.append(self._kubelet.run())
         if settings.exit_when_idle_seconds is not None:
             jobs.append(end_when_idle(self._is_idle, settings.exit_when_idle_seconds, self._end))
         tasks = [asyncio.create_task(job) for job in jobs]
@@ -323,7 +334,8 @@ class Agent:
     def _saw_devices(self) -> None:
         readings = self._monitor.readings
         before = self._ledger.device_states()
-        self._ledger.set_devices((r.facts for r in readings), (r.facts.uuid for r in readings if r.is_lost))
+        held = [reading for reading in readings if self._is_held(reading.facts.uuid)]
+        self._ledger.set_devices((r.facts for r in held), (r.facts.uuid for r in held if r.is_lost))
         is_other = self._overcommit.look(self._promised_bytes(readings))
         if not self._devices_known.is_set():
             return  # no kernel is restored yet: its bytes would count as another process's
@@ -341,6 +353,33 @@ class Agent:
         if self._ledger.device_states() != before:
             log.warning("event=devices_changed lost=%s", [s.index for s in self._ledger.device_states() if s.lost])
             self._tell_change()
+
+    def _is_held(self, uuid: str) -> bool:
+        """Return whether kernels may be on a device: a cluster gives those that are not held to other pods."""
+        return self._kubelet is None or self._kubelet.is_held(uuid)
+
+    def _make_kubelet(self, settings: KubeletSettings) -> KubeletNode:
+        """Return the work for the kubelet. Raises StartError."""
+        try:
+            from jupyter_aliquot.gpu_hook.agent.kubelet.node import KubeletNode, NodeSide
+        except ImportError as error:
+            raise StartError(
+                f"Requested --kubelet, but {error.name} is not installed. Install jupyter-aliquot[kubernetes]"
+            ) from error
+        node = self._node
+        state = softgpu_state_path(self._settings.runtime) if node.driver.kind == "softgpu" else None
+        parts = NodeParts(node.driver, node.libraries.shim, mounted_folders(node.libraries), node.driver_env, state)
+        given = NodeSide(self._accept_of, self._answers, lambda pods: self._reservations.note_pods(pods))
+        return KubeletNode(settings, self._settings.runtime.slots, parts, given)
+
+    def _accept_of(self, pod: str) -> Callable[[socket.socket], None] | None:
+        """Return what takes the connections of the kernel whose grant names this pod."""
+        found = self._reservations.find_by_pod(pod)
+        return None if found is None else found.accept
+
+    def _answers(self) -> bool:
+        """Return whether a device of the node can be used."""
+        return any(not self._ledger.is_lost(device.uuid) for device in self._ledger.devices)
 
     def _promised_bytes(self, readings: Sequence[DeviceReading]) -> int:
         """Return the host memory that software GPUs have not taken yet."""

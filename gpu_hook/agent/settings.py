@@ -27,6 +27,11 @@ from jupyter_aliquot.gpu_hook.agent.dialing.settings import (
     read_dialing_arguments,
 )
 from jupyter_aliquot.gpu_hook.agent.enforcers.choice import ENFORCERS
+from jupyter_aliquot.gpu_hook.agent.kubelet.settings import (
+    KubeletSettings,
+    add_kubelet_arguments,
+    read_kubelet_arguments,
+)
 from jupyter_aliquot.gpu_hook.agent.scheduling.settings import LeaseSettings, add_lease_arguments, read_lease_settings
 from jupyter_aliquot.gpu_hook.agent.swap.settings import SwapSettings, add_swap_arguments, read_swap_settings
 from jupyter_aliquot.gpu_hook.agent.trimming.policy import TrimPolicy, add_trim_arguments
@@ -36,7 +41,7 @@ _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 # Where this agent runs and writes; a kernel has none of it.
-_OWN_PATHS = frozenset({"runtime_dir", "log_file", "exit_when_idle", "gateway", "token_file", "node"})
+_OWN_PATHS = frozenset({"runtime_dir", "log_file", "exit_when_idle", "gateway", "token_file", "node", "kubelet"})
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,8 @@ class AgentSettings:
     gateway: GatewayAddress | None = None
     # Empty: the machine's host name.
     node: str = ""
+    # None: no kernels in pods.
+    kubelet: KubeletSettings | None = None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,6 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_swap_arguments(parser, parse_bytes)
     _add_container_folders(parser)
     add_dialing_arguments(parser)
+    add_kubelet_arguments(parser)
     parser.add_argument("--log-file", type=Path, help="append the log to this file (default: stderr)")
 
 
@@ -184,6 +192,7 @@ def settings_from(options: argparse.Namespace) -> AgentSettings:
         options=told_options(options),
         gateway=read_dialing_arguments(options),
         node=options.node or "",
+        kubelet=read_kubelet_arguments(options),
     )
 
 

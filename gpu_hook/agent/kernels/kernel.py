@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -95,6 +96,7 @@ class Kernel:
         self.connections: set[int] = set()
         self.is_ending = False
         self.is_evicted = entry.is_evicted
+        self.has_pod = False  # the kubelet of this node runs its pod
         self.activity: Activity | None = None  # None: no report since this agent runs
         self.worked_at: float | None = None  # when a device was last seen working for it
         self.has_room: HasRoom = always  # set by the lease keeper
@@ -132,7 +134,7 @@ class Kernel:
 
     @property
     def is_held(self) -> bool:
-        return bool(self.connections or self._bound or self._sessions or self._expected)
+        return bool(self.connections or self._bound or self._sessions or self._expected or self.has_pod)
 
     @property
     def is_expecting(self) -> bool:
@@ -180,6 +182,10 @@ class Kernel:
     @property
     def _all_accounts(self) -> dict[int, Account]:
         return {**dict(enumerate(self.accounts)), protocol.HOST_MEMORY: self.host_account}
+
+    def accept(self, connection: socket.socket) -> None:
+        """Take a connection of one of its processes that came by another socket. Raises OSError."""
+        self._acceptor.accept(connection)
 
     def bind(self, pid: int, start_time_ticks: int) -> bool:
         """Watch the kernel's process; return whether it is there."""

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -265,6 +265,21 @@ class Reservations:
         if kernel is None:
             raise Refused("not_found", f"no kernel {kernel_id} is reserved here")
         kernel.credit_queues.interrupt()
+
+    def note_pods(self, pods: Collection[str]) -> None:
+        """Take the kernel pods of this node, as NAMESPACE/NAME: each holds the kernel that names it."""
+        for kernel in list(self._kernels.values()):
+            had_pod = kernel.has_pod
+            kernel.has_pod = kernel.reservation.pod in pods
+            if had_pod and not kernel.has_pod:
+                self._check_holders(kernel)
+            elif kernel.has_pod and not had_pod:
+                self._stop_timer(kernel)
+
+    def find_by_pod(self, pod: str) -> Kernel | None:
+        """Return the kernel whose grant names this pod."""
+        found = (kernel for kernel in self._kernels.values() if kernel.reservation.pod == pod)
+        return next((kernel for kernel in found if not kernel.is_ending), None)
 
     def drop_connection(self, connection: int) -> None:
         """Drop a closed control connection: it holds nothing any more."""

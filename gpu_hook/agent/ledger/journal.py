@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 _NAME = "grant.json"
 _VERSION = 2
 _MAX_PID = 1 << 31
+# The attribute of a request that names the kernel's pod, as NAMESPACE/NAME.
+POD_ATTRIBUTE = "pod"
 RESIDENCY_MODES = tuple(mode.name.lower() for mode in ResidencyMode)
 
 
@@ -49,6 +51,11 @@ class Reservation:
     generation: int = 1
     residency: str = "vmm"  # how its memory may leave its devices: vmm, managed or off
     uid: int | None = None  # the account whose processes may join; None: any that reaches the socket
+
+    @property
+    def pod(self) -> str | None:
+        """Return the kernel's pod as NAMESPACE/NAME; None: it is in no pod."""
+        return self.attributes.get(POD_ATTRIBUTE)
 
     @property
     def is_production(self) -> bool:

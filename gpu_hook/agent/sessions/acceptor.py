@@ -67,7 +67,7 @@ class Acceptor:
         self._refused = Throttle(_TOLD_AGAIN_SECONDS)  # by account
         self._owner = owner
         self._unregistered: set[HookSession] = set()  # connected, without a HELLO
-        self._listener = HookListener(folder / protocol.SOCKET_NAME, self._accept)
+        self._listener = HookListener(folder / protocol.SOCKET_NAME, self.accept)
 
     def discard(self, session: HookSession) -> bool:
         """Forget a session that joined or left; return whether it was still unregistered."""
@@ -101,7 +101,8 @@ class Acceptor:
         for session in list(self._unregistered):
             session.refuse(RefusalReason.KERNEL, "the kernel's grant ended")
 
-    def _accept(self, connection: socket.socket) -> None:
+    def accept(self, connection: socket.socket) -> None:
+        """Make a session of a connection: of the listener's, or of a pod's slot. Raises OSError."""
         self._bucket.charge(_ENTRY_TOKENS, time.monotonic())
         peer = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[1]
         if self._uid is not None and peer not in (self._uid, 0, os.geteuid()):

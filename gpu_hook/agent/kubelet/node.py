@@ -1,0 +1,104 @@
+"""The agent's work for the kubelet of its node, put together. Made where --kubelet is given."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from .allocation import HeldGpu, NodeParts, allocation, device_minors, driver_files
+from .messages import ContainerAllocateResponse
+from .plugin import AllocationError, DevicePlugin
+from .pods import PodResourcesClient, PodsUnknownError, SlotOwners, held_gpus
+from .settings import KubeletSettings
+from .slots import FindKernel, Slots
+
+log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class NodeSide:
+    """The agent's side of this work.
+
+    ``find`` gives what takes the connections of a pod's kernel. ``is_healthy`` tells whether a device
+    of the node can be used. ``told`` is called with the kernel pods that the kubelet runs.
+    """
+
+    find: FindKernel
+    is_healthy: Callable[[], bool]
+    told: Callable[[Collection[str]], None]
+
+
+class KubeletNode:
+    """The device plugin with its slots, and the GPUs that holders hold."""
+
+    def __init__(self, settings: KubeletSettings, slots_dir: Path, parts: NodeParts, agent: NodeSide) -> None:
+        self._settings = settings
+        self._parts = parts
+        self._agent = agent
+        self._pods = PodResourcesClient(settings.pod_resources_socket)
+        self._owners = SlotOwners(self._pods, settings.resource)
+        self._slots = Slots(slots_dir, settings.slots, self._owners, agent.find)
+        self._held: frozenset[str] = frozenset()
+        self._plugin = DevicePlugin(settings, self._slots.names, agent.is_healthy, self._allocate)
+        self._problem = ""
+
+    def is_held(self, uuid: str) -> bool:
+        """Return whether a GPU is Aliquot's to use: a holder holds it, or it is a software GPU."""
+        return self._parts.softgpu_state is not None or uuid in self._held
+
+    async def run(self) -> None:
+        """Serve the kubelet for as long as the agent runs."""
+        self._slots.restore()
+        plugin = asyncio.create_task(self._plugin.run(), name="aliquot-device-plugin")
+        try:
+            while True:
+                if await self.look():
+                    self._agent.told(frozenset(self._owners.pods.values()))
+                await asyncio.sleep(_LOOK_SECONDS)
+        finally:
+            plugin.cancel()
+            await asyncio.gather(plugin, return_exceptions=True)
+            await self._plugin.close()
+            await self._slots.close()
+
+    async def look(self) -> bool:
+        """Learn which pods have which devices; return whether the kubelet told.
+
+        What it does not tell stays as it was: a kubelet that restarts ends no kernel.
+        """
+        try:
+            pods = await self._pods.list()
+        except PodsUnknownError as error:
+            if str(error) != self._problem:
+                log.warning("event=pods_unknown reason=%r", str(error))
+            self._problem = str(error)
+            return False
+        self._problem = ""
+        self._owners.note(pods)
+        found = held_gpus(pods, self._settings.gpu_resource)
+        if self._held != found.keys():
+            log.info("event=gpus_held holders=%s", found)
+        self._held = frozenset(found)
+        return True
+
+    async def _allocate(self, slot: str) -> ContainerAllocateResponse:
+        """Return what the container with a slot gets. Raises AllocationError."""
+        await self.look()
+        has_cdi, is_nvidia = self._settings.has_cdi, self._parts.softgpu_state is None
+        try:
+            folder = self._slots.give(slot)
+        except KeyError:
+            raise AllocationError(f"The slot {slot!r} does not exist on this node") from None
+        except OSError as error:
+            raise AllocationError(f"The slot {slot!r} cannot be prepared: {error}") from error
+        files = driver_files(self._parts.driver) if is_nvidia and not has_cdi else ()
+        log.info("event=slot_given slot=%s", slot)
+        return allocation(self._parts, folder, self._held_gpus(), has_cdi, files)
+
+    def _held_gpus(self) -> Iterable[HeldGpu]:
+        return [HeldGpu(uuid, minor) for uuid, minor in device_minors().items() if uuid in self._held]

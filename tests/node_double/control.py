@@ -1,0 +1,152 @@
+"""The control plane's part that nodes need: a scheduler, and the end of silent nodes' readiness."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import TracebackType
+from typing import Any
+
+from .cluster import MERGE, ApiClient, Refused
+from .node import LEASES
+
+Object = dict[str, Any]
+
+_LOOK_SECONDS = 0.05
+_ENDED = ("Succeeded", "Failed")
+
+
+class ControlDouble:
+    """Binds pending pods to nodes, and marks nodes whose lease is not renewed for *silence_seconds*."""
+
+    def __init__(self, url: str, token: str = "", silence_seconds: float = 5.0) -> None:
+        self._api = ApiClient(url, token)
+        self._silence_seconds = silence_seconds
+        self._renewed: dict[str, tuple[str, float]] = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="control-double", daemon=True)
+
+    def __enter__(self) -> ControlDouble:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(_LOOK_SECONDS):
+            try:
+                self._look()
+            except Refused:
+                continue  # the server is away
+
+    def _look(self) -> None:
+        nodes = self._api.call("GET", "/api/v1/nodes").get("items") or []
+        pods = self._api.call("GET", "/api/v1/pods").get("items") or []
+        self._mark_silent(nodes)
+        for pod in pods:
+            if not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]:
+                self._schedule(pod, nodes, pods)
+
+    # ---- scheduling
+
+    def _schedule(self, pod: Object, nodes: list[Object], pods: list[Object]) -> None:
+        why: dict[str, int] = {}
+        for node in nodes:
+            reason = _why_not(pod, node, pods)
+            if not reason:
+                return self._bind(pod, node["metadata"]["name"], pods)
+            why[reason] = why.get(reason, 0) + 1
+        told = ", ".join(f"{count} {reason}" for reason, count in sorted(why.items()))
+        self._condition(pod, "False", "Unschedulable", f"0/{len(nodes)} nodes are available: {told}.")
+
+    def _bind(self, pod: Object, node: str, pods: list[Object]) -> None:
+        target = {"target": {"apiVersion": "v1", "kind": "Node", "name": node}}
+        self._api.call("POST", f"{_path(pod)}/binding", target)
+        pod["spec"]["nodeName"] = node  # counts for the pods after it in this look
+        self._condition(pod, "True", "", "")
+
+    def _condition(self, pod: Object, word: str, reason: str, message: str) -> None:
+        told = {"type": "PodScheduled", "status": word, **({"reason": reason, "message": message} if reason else {})}
+        before = (pod.get("status") or {}).get("conditions") or []
+        if told in before:
+            return
+        others = [one for one in before if one["type"] != "PodScheduled"]
+        try:
+            self._api.call("PATCH", f"{_path(pod)}/status", {"status": {"conditions": [*others, told]}}, MERGE)
+        except Refused as error:
+            if error.code != 404:
+                raise
+
+    # ---- nodes
+
+    def _mark_silent(self, nodes: list[Object]) -> None:
+        leases = self._api.call("GET", LEASES).get("items") or []
+        renewed = {one["metadata"]["name"]: str(one["spec"].get("renewTime")) for one in leases}
+        now = time.monotonic()
+        for node in nodes:
+            name = node["metadata"]["name"]
+            word, since = self._renewed.get(name, ("", now))
+            if renewed.get(name, "") != word:
+                self._renewed[name] = (renewed.get(name, ""), now)
+            elif now - since > self._silence_seconds and _is_ready(node):
+                told = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+                told["message"] = "Kubelet stopped posting node status."
+                self._api.call("PATCH", f"/api/v1/nodes/{name}/status", {"status": {"conditions": [told]}}, MERGE)
+
+
+def _path(pod: Object) -> str:
+    return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+
+
+def _is_ready(node: Object) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or []
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def _why_not(pod: Object, node: Object, pods: list[Object]) -> str:
+    """Return why a pod does not fit on a node, in the scheduler's words; empty where it fits."""
+    if node["spec"].get("unschedulable"):
+        return "node(s) were unschedulable"
+    if not _is_ready(node):
+        return "node(s) had untolerated taint(s)"
+    if not _is_wanted(pod, node):
+        return "node(s) didn't match Pod's node affinity/selector"
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    used = [
+        _wanted(one)
+        for one in pods
+        if one["spec"].get("nodeName") == node["metadata"]["name"]
+        and (one.get("status") or {}).get("phase") not in _ENDED
+    ]
+    for resource, amount in _wanted(pod).items():
+        if sum(one.get(resource, 0) for one in used) + amount > int(allocatable.get(resource, 0)):
+            return f"Insufficient {resource}"
+    return ""
+
+
+def _wanted(pod: Object) -> dict[str, int]:
+    """Return the extended resources that a pod requests."""
+    total: dict[str, int] = {}
+    for container in pod["spec"]["containers"]:
+        for name, amount in (container.get("resources", {}).get("limits") or {}).items():
+            if "/" in name:
+                total[name] = total.get(name, 0) + int(amount)
+    return total
+
+
+def _is_wanted(pod: Object, node: Object) -> bool:
+    labels = node["metadata"].get("labels") or {}
+    if any(labels.get(name) != value for name, value in (pod["spec"].get("nodeSelector") or {}).items()):
+        return False
+    affinity = ((pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    if affinity is None:
+        return True
+    name = node["metadata"]["name"]
+    return any(
+        all(one["key"] == "metadata.name" and name in one["values"] for one in term.get("matchFields") or ())
+        for term in affinity["nodeSelectorTerms"]
+    )
