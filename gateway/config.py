@@ -116,6 +116,11 @@ class Aliquot(Configurable):
         help="File with the tokens of agents on other machines that dial this gateway: TOKEN or NODE TOKEN a line. "
         "Empty: none may.",
     ).tag(config=True)
+    agent_service_account = Unicode(
+        "",
+        help="In a cluster: the ServiceAccount of the agents, as NAMESPACE/NAME, whose tokens Kubernetes checks. "
+        "It comes before agent_token_file.",
+    ).tag(config=True)
     agent_wait_seconds = Float(20.0, help="How long to wait for a node agent that was just started.").tag(config=True)
     driver = Unicode(
         "auto",
@@ -266,6 +271,13 @@ class Aliquot(Configurable):
             except SizeNameError as error:
                 raise TraitError(f"c.Aliquot.presets: {error}") from None
         return presets
+
+    @validate("agent_service_account")
+    def _is_an_account(self, proposal: dict[str, Any]) -> str:
+        account: str = proposal["value"]
+        if account and not all(account.partition("/")):
+            raise _refused(proposal, "NAMESPACE/NAME")
+        return account
 
     @validate("normal_priority_for")
     def _normal_priority_is_for_names(self, proposal: dict[str, Any]) -> Any:

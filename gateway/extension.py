@@ -61,7 +61,7 @@ from jupyter_aliquot.gateway.node.watcher import NodeWatch
 from jupyter_aliquot.gateway.nodes.cordons import Cordons
 from jupyter_aliquot.gateway.nodes.registry import RemoteNodes
 from jupyter_aliquot.gateway.nodes.remembered import RememberedNodes
-from jupyter_aliquot.gateway.nodes.tokens import NoTokens, TokenFile
+from jupyter_aliquot.gateway.nodes.token_choice import choose_tokens
 from jupyter_aliquot.gateway.pages.administration import PAGE_HANDLERS
 from jupyter_aliquot.gateway.remote.jupyter import remote_replacements
 from jupyter_aliquot.gateway.remote.kernels import AliquotRemoteKernelManager
@@ -294,7 +294,7 @@ class AliquotExtension(ExtensionApp):
         outlooks = DryRunService(
             services.admission.snapshot, services.link, lambda: services.watch.view().status, rules, clock
         )
-        tokens = TokenFile(Path(settings.agent_token_file)) if settings.agent_token_file else NoTokens()
+        tokens = choose_tokens(settings.agent_token_file, settings.agent_service_account)
         told = replace(told, nodes=services.nodes, cordons=services.cordons, agent_tokens=tokens)
         told = replace(told, accounting=self._accounting)
         quotas = QuotaSources(services.quota_file, self._snapshots.admission)

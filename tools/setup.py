@@ -53,7 +53,8 @@ KEPT_APART = {
     "notebook7": ("notebook>=7.6,<8", "Notebook 7 in the browser"),
 }
 EXTRAS = {"hub": "lab,hub"}  # those of pyproject.toml; other files have the name of what they stamp
-SYSTEM_PACKAGES = {"chromium": "chromium", "clang": "clang", "valgrind": "valgrind"}  # program: Debian package
+# Program: Debian package.
+SYSTEM_PACKAGES = {"chromium": "chromium", "clang": "clang", "kubectl": "kubernetes-client", "valgrind": "valgrind"}
 # Chromium without windows: a page costs the browser tests two fifths less. They use Chromium where
 # the distribution has no such package.
 HEADLESS = "chromium-headless-shell"
@@ -230,7 +231,7 @@ def may_install() -> bool:
 
 
 def install_system_packages() -> None:
-    """Install Chromium, clang, valgrind and container engines for tests, as root on Debian, if the user allows it."""
+    """Install Chromium, clang, kubectl, valgrind and container engines, as root on Debian, if the user allows it."""
     wanted = {**SYSTEM_PACKAGES, **offload_compiler(), **ENGINE_PACKAGES}
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), ENGINE_FOLDERS])
     missing = [package for program, package in wanted.items() if shutil.which(program, path=path) is None]

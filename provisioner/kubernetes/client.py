@@ -110,6 +110,14 @@ class ClusterClient:
         """Create an object. Raises ClusterError."""
         return await self._call("POST", collection.path, body=told)
 
+    async def post(self, path: str, told: Object) -> Object:
+        """Post an object that is answered, and not kept, such as a review. Raises ClusterError."""
+        return await self._call("POST", path, body=told)
+
+    async def get(self, path: str) -> Object:
+        """Return what is at a path, such as the server's version. Raises ClusterError."""
+        return await self._call("GET", path)
+
     async def patch(self, collection: Collection, name: str, change: Object, part: str = "") -> Object:
         """Merge a change into an object, or into its *part*. Raises ClusterError."""
         path = f"{collection.path}/{name}/{part}".rstrip("/")

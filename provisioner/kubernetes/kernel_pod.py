@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from jupyter_aliquot.provisioner.errors import RequestError
+from jupyter_aliquot.provisioner.resources import Grant
 
 from .objects import Manifest, container_security, metadata, object_name, on_node, pod_security
 from .record import KernelRecord, kernel_annotations, kernel_labels
@@ -20,8 +21,18 @@ _CONNECTION, _KEYS, _TMP = "aliquot-connection", "aliquot-keys", "aliquot-tmp"
 _TAKEN = (_CONNECTION, _KEYS, _TMP)
 _RELAY_RESOURCES = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
 _PROBE = {"periodSeconds": 1, "failureThreshold": 60}
+_OF_THE_PLUGIN = ("ALIQUOT_KERNEL_DIR", "ALIQUOT_REAL_CUDA", "ALIQUOT_REAL_NVML")
 # CUDA's base images set it to "all", and NVIDIA's legacy runtime would obey.
 _NO_DEVICES = {"NVIDIA_VISIBLE_DEVICES": "void"}
+
+
+def granted_environment(grant: Grant) -> tuple[tuple[str, str], ...]:
+    """Return the variables that a kernel's pod sets for its grant.
+
+    The node's device plugin sets the others: paths of the node, the kernel's socket among them. A
+    pod's own variables would win over them.
+    """
+    return tuple((name, value) for name, value in grant.env if name not in _OF_THE_PLUGIN and "_PREPEND" not in name)
 
 
 def kernel_pod_name(kernel_id: str) -> str:

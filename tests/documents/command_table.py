@@ -184,6 +184,7 @@ _INDEX = "installs packages of the index into an environment; make's set-up does
 _ENGINE = "shows or changes the machine's own container engine, which no test touches"
 _NODE = "fetches Node packages or rewrites the committed bundle; tools/check-labextension builds and compares it"
 _SYSTEMD = "needs systemd as process 1, or the account that the page makes"
+_CLUSTER = "needs a Kubernetes cluster, which tests do not have"
 _TLJH = "needs an installation of The Littlest JupyterHub, which needs systemd as process 1"
 _SUITE = "runs tests or checks, among which is this one"
 _MACHINE = "needs an NVIDIA GPU or its MPS daemon"
@@ -238,6 +239,10 @@ LISTED = {
     "sudo /opt/tljh/user/bin/python -m ipykernel install --prefix=/opt/tljh/aliquot": _TLJH,
     "sudo /opt/tljh/hub/bin/aliquot install-service --hub": _TLJH,
     "sudo /opt/tljh/hub/bin/aliquot doctor --hub": _TLJH,
+    "kubectl create namespace aliquot": _CLUSTER,
+    'kubectl -n aliquot create secret generic aliquot-gateway --from-literal=token="$(openssl rand -hex 32)"': _CLUSTER,
+    "kubectl apply -k deploy/kubernetes/softgpu": _CLUSTER,
+    "kubectl -n aliquot exec deployment/aliquot-gateway -- aliquot doctor --cluster": _CLUSTER,
     "sudo -u aliquot ALIQUOT_RUNTIME_DIR=/run/aliquot aliquot status": _SYSTEMD,
     "sudo -u aliquot ALIQUOT_RUNTIME_DIR=/run/aliquot aliquot doctor": _SYSTEMD,
 }

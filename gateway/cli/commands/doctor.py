@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from rich.text import Text
 from traitlets import Bool, Unicode
 
+from jupyter_aliquot.gateway.base.errors import CommandError
 from jupyter_aliquot.gateway.doctor.deployment import GATEWAY_URL, check_deployment
 from jupyter_aliquot.gateway.doctor.runner import FAIL, OK, WARN, Finding, all_checks, all_well, examine, report
 from jupyter_aliquot.gateway.terminal.tables import console
@@ -28,20 +29,31 @@ class DoctorCommand(Command):
     sockets, the gateway's port, the Hub's proxy and version, a token's scopes, and the driver; and each gateway that
     the Hub's configuration names (gateways=[…]): whether it answers, and whether the Hub knows its token.
 
+    With --cluster it checks a Kubernetes cluster instead: the API's version, the permissions of its own account, the
+    kernels' Pod Security level, and the nodes whose agent is the kubelet's device plugin.
+
     The exit code is 0 when no check failed, else 1. It changes nothing."""
     examples = """
     aliquot doctor
     aliquot doctor --json
     aliquot doctor --hub
+    aliquot doctor --cluster --namespace aliquot
     """
     flags = {
         **Command.flags,
         **JSON_FLAG,
+        "cluster": ({"DoctorCommand": {"looks_at_cluster": True}}, "Check a Kubernetes cluster."),
         "hub": ({"DoctorCommand": {"looks_at_hub": True}}, "Check what a JupyterHub on this machine needs."),
     }
-    aliases = {"user": "DoctorCommand.user", "gateway-url": "DoctorCommand.gateway_url"}
+    aliases = {
+        "user": "DoctorCommand.user",
+        "gateway-url": "DoctorCommand.gateway_url",
+        "namespace": "DoctorCommand.namespace",
+    }
 
     looks_at_hub = Bool(False, help="Check what a JupyterHub on this machine needs.").tag(config=True)
+    looks_at_cluster = Bool(False, help="Check a Kubernetes cluster.").tag(config=True)
+    namespace = Unicode("aliquot", help="With --cluster: the namespace of the kernels.").tag(config=True)
     user = Unicode("aliquot", help="With --hub: the account of agent, relay host and gateway.").tag(config=True)
     gateway_url = Unicode(GATEWAY_URL, help="With --hub: where the gateway listens, as configure() has it.").tag(
         config=True
@@ -49,7 +61,9 @@ class DoctorCommand(Command):
 
     def start(self) -> None:
         """Called by Application.start."""
-        if self.looks_at_hub:
+        if self.looks_at_cluster:
+            findings = _look_at_cluster(self.namespace)
+        elif self.looks_at_hub:
             findings = check_deployment(self.user, self.gateway_url)
         else:
             findings = examine(all_checks(), lambda about: self.log.debug("looking at %s", about))
@@ -58,6 +72,16 @@ class DoctorCommand(Command):
         else:
             print_findings(findings)
         self.exit(0 if all_well(findings) else 1)
+
+
+def _look_at_cluster(namespace: str) -> list[Finding]:
+    """Return the findings on a cluster. Raises CommandError where its client is not installed."""
+    try:
+        # Without --cluster there is no use for the client, whose import takes memory and time.
+        from jupyter_aliquot.gateway.doctor.cluster import check_cluster
+    except ImportError as error:
+        raise CommandError(f"{error.name} is not installed. Install jupyter-aliquot[kubernetes]") from error
+    return check_cluster(namespace)
 
 
 def print_findings(findings: Sequence[Finding]) -> None:

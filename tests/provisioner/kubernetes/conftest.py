@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from api_double.fixtures import a_double, configuration_of
+from api_double.server import ApiDouble
 from kubernetes.client import Configuration
 
 from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient, Collection, find_configuration
 
-from .double import ApiDouble
+__all__ = ["a_double"]
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 PATIENCE_SECONDS = 60.0
@@ -32,19 +34,6 @@ class Cluster:
 
     def collection(self, plural: str = "configmaps", selector: str = "") -> Collection:
         return Collection("/api/v1", plural, self.namespace, selector)
-
-
-def configuration_of(double: ApiDouble) -> Configuration:
-    configuration = Configuration()
-    configuration.host = double.url
-    return configuration
-
-
-@pytest.fixture
-def a_double() -> Iterator[ApiDouble]:
-    double = ApiDouble()
-    yield double
-    double.close()
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ import logging
 from dataclasses import replace
 from typing import Any
 
+from api_double.server import ApiDouble
+
 from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.kubernetes.adoption import find_kernels, gone_kernels
 from jupyter_aliquot.provisioner.kubernetes.kernel_pod import kernel_pod
@@ -15,7 +17,6 @@ from jupyter_aliquot.provisioner.kubernetes.states import PodPhase
 from jupyter_aliquot.provisioner.kubernetes.watch import ResourceWatch
 
 from .conftest import PATIENCE_SECONDS, Cluster, until
-from .double import ApiDouble
 from .manifests import CLUSTER, PLAN, RECORD
 
 HERE = replace(CLUSTER, namespace="default", owner=None)

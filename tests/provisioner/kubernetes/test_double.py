@@ -6,6 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
+from api_double.server import ApiDouble
+from api_double.store import RESOURCES, Failure
 
 from jupyter_aliquot.provisioner.kubernetes.client import (
     ClusterAwayError,
@@ -17,8 +19,6 @@ from jupyter_aliquot.provisioner.kubernetes.client import (
 from jupyter_aliquot.provisioner.kubernetes.states import refusal_text
 
 from .conftest import Cluster
-from .double import ApiDouble
-from .store import RESOURCES, Failure
 from .test_conformance import a_map, refused, with_client
 
 PODS = RESOURCES["pods"]

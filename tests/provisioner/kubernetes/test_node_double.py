@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from api_double.server import ApiDouble
 from node_double.cluster import ApiClient, Refused
 from node_double.containers import Image
 from node_double.control import ControlDouble
 from node_double.node import NodeDouble
-
-from .double import ApiDouble
 
 Found = TypeVar("Found")
 PODS = "/api/v1/namespaces/default/pods"

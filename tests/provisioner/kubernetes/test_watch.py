@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
+from api_double.server import ApiDouble
+from api_double.store import RESOURCES, Failure
 
 from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.kubernetes.watch import ResourceWatch
 
 from .conftest import PATIENCE_SECONDS, Cluster, until
-from .double import ApiDouble
-from .store import RESOURCES, Failure
 
 MAPS = RESOURCES["configmaps"]
 Seen = list[tuple[str, str]]

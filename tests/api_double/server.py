@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from .reviews import Reviews
 from .store import RESOURCES, Change, Failure, Object, Resource, Store
 
 _SUBRESOURCES = ("status", "resize", "eviction", "binding")
@@ -29,6 +30,7 @@ class ApiDouble:
         self.requests: list[tuple[str, str]] = []
         # Failures that the next requests get, in their order.
         self.failures: list[Failure] = []
+        self.reviews = Reviews()
         self.token: str | None = None
         self.allowed: list[tuple[str, str]] | None = None  # verbs and resources; None: all
         # While it is away, it ends each connection without an answer.
@@ -210,6 +212,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._admit()
             if self.api.failures:
                 raise self.api.failures.pop(0)
+            if (told := self.api.reviews.answer(self.command, self.path, self._body)) is not None:
+                self._send(201 if self.command == "POST" else 200, json.dumps(told).encode())
+                return
             try:
                 asked = _Request(self.path)
             except LookupError:

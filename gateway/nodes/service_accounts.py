@@ -1,0 +1,82 @@
+"""The tokens of agents in a cluster: their ServiceAccount's, which Kubernetes checks (TokenReview).
+
+A token is for this gateway alone, by its audience, and for the one node that its pod runs on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from jupyter_aliquot.provisioner.errors import EngineError
+from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient, find_configuration
+
+from .tokens import TokenRefusedError, TokenUnknownError
+
+AUDIENCE = "aliquot-gateway"
+_PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
+_NODE = "authentication.kubernetes.io/node-name"
+_LONGEST_TOKEN = 16_384
+
+
+class Reviewer(Protocol):
+    """The API server, as far as reviews need it."""
+
+    async def post(self, path: str, told: dict[str, Any]) -> dict[str, Any]:
+        """Create an object that is answered, and not kept. Raises EngineError."""
+
+
+@dataclass(frozen=True)
+class ServiceAccountTokens:
+    """The checker of tokens of one account, ``NAMESPACE/NAME``. The API server is asked at each check."""
+
+    account: str
+    reviewer: Reviewer
+
+    async def allowed_nodes(self, token: str) -> frozenset[str] | None:
+        """Return the node of the token's pod. Raises TokenRefusedError and TokenUnknownError."""
+        if not token or len(token) > _LONGEST_TOKEN:
+            raise TokenRefusedError("The token is no ServiceAccount's. Give the agent its projected token")
+        review = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token, "audiences": [AUDIENCE]},
+        }
+        try:
+            answer = await self.reviewer.post(_PATH, review)
+        except EngineError as error:
+            raise TokenUnknownError(f"Kubernetes cannot be asked about an agent's token: {error}") from error
+        return frozenset((self._node(answer.get("status") or {}),))
+
+    def _node(self, status: dict[str, Any]) -> str:
+        if status.get("authenticated") is not True:
+            told = str(status.get("error") or "no reason given")
+            raise TokenRefusedError(f"Kubernetes does not know the agent's token: {told}. Restart the agent's pod")
+        if AUDIENCE not in (status.get("audiences") or ()):
+            # A server that knows no audiences takes tokens that were made for others.
+            raise TokenRefusedError(f"The agent's token is not for the audience {AUDIENCE!r}. Set it in its volume")
+        user = status.get("user") or {}
+        namespace, _, name = self.account.partition("/")
+        if user.get("username") != f"system:serviceaccount:{namespace}:{name}":
+            raise TokenRefusedError(
+                f"The token is {user.get('username')!r}'s, but agents are {self.account}. Name that account in "
+                "c.Aliquot.agent_service_account"
+            )
+        nodes = (user.get("extra") or {}).get(_NODE) or []
+        if len(nodes) != 1:
+            raise TokenRefusedError("The agent's token names no node. Give it a projected token of its pod")
+        return str(nodes[0])
+
+
+class ClusterReviewer:
+    """The API server of the pod that this runs in, or of the user's kubeconfig. It is found at the first review."""
+
+    def __init__(self) -> None:
+        self._client: ClusterClient | None = None
+
+    async def post(self, path: str, told: dict[str, Any]) -> dict[str, Any]:
+        """Create an object that is answered, and not kept. Raises EngineError."""
+        if self._client is None:
+            self._client = ClusterClient(await asyncio.to_thread(find_configuration))
+        return await self._client.post(path, told)

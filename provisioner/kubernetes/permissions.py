@@ -1,0 +1,37 @@
+"""The permissions that a gateway needs in its cluster, each with its reason. Pure.
+
+`deploy/kubernetes/base/rbac.yaml` grants these and no others, and the documentation lists them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Permission:
+    """Verbs on a resource. ``resource`` has a subresource behind a slash; ``name``: on that object alone."""
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    reason: str
+    is_of_the_namespace: bool = True
+    name: str = ""
+
+
+PERMISSIONS = (
+    Permission("", "pods", ("create", "delete"), "Start and end kernels and holders."),
+    Permission("", "pods", ("get", "list", "watch"), "Find them again, and see their states."),
+    Permission("", "pods", ("patch",), "Write a kernel's record, by which a new gateway finds it."),
+    Permission("", "pods/resize", ("patch",), "Let CPU and RAM follow a kernel's size."),
+    Permission("", "secrets", ("create", "delete", "patch"), "Give each relay its keys. The gateway reads none."),
+    Permission("", "events", ("list", "watch"), "Tell waiting users what the scheduler and the kubelet say."),
+    Permission("networking.k8s.io", "networkpolicies", ("create", "patch"), "Let the gateway alone reach kernels."),
+    Permission(
+        "apps", "deployments", ("get",), "Own the objects, so that the cluster removes them.", name="aliquot-gateway"
+    ),
+    Permission("", "nodes", ("get", "list", "watch"), "See nodes that are not ready, or gone.", False),
+    Permission("", "namespaces", ("get",), "Check the level of Pod Security (`aliquot doctor`).", False, "aliquot"),
+    Permission("authentication.k8s.io", "tokenreviews", ("create",), "Check the tokens of agents that dial in.", False),
+)

@@ -1,0 +1,58 @@
+"""Agents prove themselves by their ServiceAccount's tokens, which the API server reviews."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from api_double.server import ApiDouble
+
+from jupyter_aliquot.gateway.nodes.service_accounts import AUDIENCE, ServiceAccountTokens
+from jupyter_aliquot.gateway.nodes.tokens import TokenRefusedError, TokenUnknownError
+from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient
+
+ACCOUNT = "aliquot-nodes/aliquot-agent"
+USER = "system:serviceaccount:aliquot-nodes:aliquot-agent"
+NODE = "authentication.kubernetes.io/node-name"
+
+
+def status(**changes: Any) -> dict[str, Any]:
+    user = {"username": USER, "extra": {NODE: ["gpu-3"]}}
+    return {"authenticated": True, "audiences": [AUDIENCE], "user": user, **changes}
+
+
+async def test_token_of_an_agents_pod_is_good_for_its_node_alone(a_double: ApiDouble, a_client: ClusterClient) -> None:
+    a_double.reviews.tokens = {"a-token": status()}
+
+    assert await ServiceAccountTokens(ACCOUNT, a_client).allowed_nodes("a-token") == {"gpu-3"}
+    await a_client.close()
+
+
+@pytest.mark.parametrize(
+    ("token", "told", "want"),
+    [
+        ("another", status(), "token lookup failed"),
+        ("", status(), "no ServiceAccount's"),
+        ("x" * 20_000, status(), "no ServiceAccount's"),
+        ("a-token", status(audiences=["https://kubernetes.default.svc"]), "audience"),
+        ("a-token", status(audiences=[]), "audience"),
+        ("a-token", status(user={"username": "system:serviceaccount:team:notebook"}), "team:notebook"),
+        ("a-token", status(user={"username": USER, "extra": {}}), "names no node"),
+        ("a-token", status(user={"username": USER, "extra": {NODE: ["a", "b"]}}), "names no node"),
+        ("a-token", status(authenticated="true"), "does not know"),
+    ],
+)
+async def test_other_tokens_are_refused_with_what_to_do(
+    a_double: ApiDouble, a_client: ClusterClient, token: str, told: dict[str, Any], want: str
+) -> None:
+    a_double.reviews.tokens = {"a-token": told}
+    with pytest.raises(TokenRefusedError, match=want):
+        await ServiceAccountTokens(ACCOUNT, a_client).allowed_nodes(token)
+    await a_client.close()
+
+
+async def test_server_that_is_away_makes_no_token_wrong(a_double: ApiDouble, a_client: ClusterClient) -> None:
+    a_double.go_away()
+    with pytest.raises(TokenUnknownError, match="cannot be asked"):
+        await ServiceAccountTokens(ACCOUNT, a_client).allowed_nodes("a-token")
+    await a_client.close()
