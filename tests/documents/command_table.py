@@ -243,6 +243,7 @@ LISTED = {
     'kubectl -n aliquot create secret generic aliquot-gateway --from-literal=token="$(openssl rand -hex 32)"': _CLUSTER,
     "kubectl apply -k deploy/kubernetes/softgpu": _CLUSTER,
     "kubectl -n aliquot exec deployment/aliquot-gateway -- aliquot doctor --cluster": _CLUSTER,
+    "aliquot doctor --cluster": _CLUSTER,
     "sudo -u aliquot ALIQUOT_RUNTIME_DIR=/run/aliquot aliquot status": _SYSTEMD,
     "sudo -u aliquot ALIQUOT_RUNTIME_DIR=/run/aliquot aliquot doctor": _SYSTEMD,
 }
