@@ -117,6 +117,7 @@ ADVICE = {
 
 # Classes that are caught where they are raised, or whose text goes to a log or is part of another message alone.
 INTERNAL = {
+    "AllocationError": "the agent tells the kubelet, which refuses the pod",
     "ArenaFullError": "a swap waits for host memory",
     "CheckpointError": "the agent leaves the kernel as it is",
     "ContainerNotVisible": "the gateway logs it",
@@ -130,6 +131,8 @@ INTERNAL = {
     "MoveError": "part of a device's overcommit_reason",
     "NoGatewayError": "the provisioner asks the agent instead",
     "NotWantedError": "a preparation is called off",
+    "PodsUnknownError": "the agent logs it, and asks the kubelet again",
+    "WireError": "the agent takes the kubelet for one that does not answer",
     "OwnerGoneError": "the process ended",
     "ProbeError": "the agent's log",
     "ProtocolError": "a relay's log",
