@@ -1,4 +1,4 @@
-"""What the API double answers beside its objects: its version, and reviews, which no store keeps."""
+"""The answers of the API double beside its objects: its version, and reviews, which no store keeps."""
 
 from __future__ import annotations
 

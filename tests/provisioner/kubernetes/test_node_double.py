@@ -1,4 +1,4 @@
-"""What a pod sees on the node double, as on a kubelet: order, variables, folders, probes, grace, errors."""
+"""A pod on the node double sees the same as on a kubelet: order, variables, folders, probes, grace, errors."""
 
 from __future__ import annotations
 
