@@ -1,4 +1,4 @@
-"""Checks of a Kubernetes cluster (``aliquot doctor --cluster``): with the permissions of whoever runs them."""
+"""Checks of a Kubernetes cluster (``aliquot doctor --cluster``), with the permissions of the account that runs them."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 class Reviews:
     """``tokens`` are the statuses of TokenReviews by token; others are unknown.
 
-    ``denied`` are verbs and resources, with a subresource behind a slash, that nobody may.
+    ``denied`` are verbs and resources, with a subresource behind a slash, that the account may not.
     """
 
     version: str = "v1.36.2"
