@@ -127,8 +127,7 @@ class Agent:
         contexts = ContextCosts(settings.context_slack_bytes)
         self._ledger = Ledger(machine_bytes, contexts=contexts)
         self._notices = StatusNotices(self._send)
-        machine = str(softgpu_state_path(settings.runtime)) if node.driver.kind == "softgpu" else ""
-        self._claims = DeviceClaims(machine)
+        self._claims = DeviceClaims(os.fspath(self._softgpu_state or ""))
         self._kubelet = None if settings.kubelet is None else self._make_kubelet(settings.kubelet)
         self._monitor = DeviceMonitor(source, self._saw_devices, settings.driver_deadline_seconds)
         self._devices_known = asyncio.Event()
@@ -358,6 +357,11 @@ class Agent:
         """Return whether kernels may be on a device: a cluster gives those that are not held to other pods."""
         return self._kubelet is None or self._kubelet.is_held(uuid)
 
+    @property
+    def _softgpu_state(self) -> Path | None:
+        """Return the file that is this node's software GPU; None: it has NVIDIA's driver."""
+        return softgpu_state_path(self._settings.runtime) if self._node.driver.kind == "softgpu" else None
+
     def _make_kubelet(self, settings: KubeletSettings) -> KubeletNode:
         """Return the work for the kubelet. Raises StartError."""
         try:
@@ -367,8 +371,8 @@ class Agent:
                 f"Requested --kubelet, but {error.name} is not installed. Install jupyter-aliquot[kubernetes]"
             ) from error
         node = self._node
-        state = softgpu_state_path(self._settings.runtime) if node.driver.kind == "softgpu" else None
-        parts = NodeParts(node.driver, node.libraries.shim, mounted_folders(node.libraries), node.driver_env, state)
+        folders = mounted_folders(node.libraries)
+        parts = NodeParts(node.driver, node.libraries.shim, folders, node.driver_env, self._softgpu_state)
         given = NodeSide(self._accept_of, self._answers, lambda pods: self._reservations.note_pods(pods))
         return KubeletNode(settings, self._settings.runtime.slots, parts, given)
 

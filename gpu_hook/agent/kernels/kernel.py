@@ -94,9 +94,8 @@ class Kernel:
         self.absolute_paths, self.libraries = entry.absolute_paths, entry.libraries
         self.folder = folder
         self.connections: set[int] = set()
-        self.is_ending = False
+        self.is_ending = self.has_pod = False  # has_pod: the kubelet of this node runs its pod
         self.is_evicted = entry.is_evicted
-        self.has_pod = False  # the kubelet of this node runs its pod
         self.activity: Activity | None = None  # None: no report since this agent runs
         self.worked_at: float | None = None  # when a device was last seen working for it
         self.has_room: HasRoom = always  # set by the lease keeper
