@@ -1,6 +1,6 @@
 """The permissions that a gateway needs in its cluster, each with its reason. Pure.
 
-`deploy/kubernetes/base/rbac.yaml` grants these and no others, and the documentation lists them.
+`deploy/kubernetes/base/rbac.yaml` grants these and no others, and the README beside it lists them.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from jupyter_aliquot.provisioner.kubernetes.permissions import PERMISSIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy" / "kubernetes"
-PAGE = ROOT / "docs" / "how-to" / "kubernetes.md"
+PAGE = FOLDER / "README.md"
 OVERLAYS = sorted(file.parent.name for file in FOLDER.glob("*/kustomization.yaml"))
 OLDEST = (1, 34)
 RELEASES = [one for one in kubernetes_validate.utils.all_versions() if tuple(map(int, one.split(".")[:2])) >= OLDEST]
