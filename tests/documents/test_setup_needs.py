@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -172,6 +174,22 @@ def test_another_system_or_processor_is_told_in_one_sentence(
         setup.check_host()
     assert str(end.value).startswith(f"[setup] {want}")
     assert "\n" not in str(end.value)
+
+
+def test_pip_on_another_system_tells_it_before_it_looks_for_a_compiler(tmp_path: Path) -> None:
+    cmake = shutil.which("cmake") or shutil.which("cmake", path=str(ROOT / ".venv/bin"))
+    if cmake is None:
+        pytest.skip("cmake is not installed")
+    told = subprocess.run(
+        [cmake, "-S", str(ROOT), "-B", str(tmp_path), "-DALIQUOT_HOST_SYSTEM=macOS"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode != 0
+    said = " ".join(told.stderr.split())
+    assert "Aliquot runs on Linux, but this machine has macOS. Use a machine" in said
+    assert "compiler" not in told.stdout + told.stderr
 
 
 def test_arm64_is_told_that_it_is_not_tested_and_goes_on(
