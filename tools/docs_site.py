@@ -30,14 +30,17 @@ project = "Aliquot"
 extensions = ["myst_parser"]
 myst_heading_anchors = 4
 html_theme = "pydata_sphinx_theme"
-html_title = "Aliquot"
+version = release = {release!r}
+html_title = f"Aliquot {release}"
 html_show_copyright = False
 html_extra_path = ["extra"]
 exclude_patterns = ["extra"]
 html_show_sourcelink = False
-html_theme_options = {"show_prev_next": False, "header_links_before_dropdown": 6}
+html_theme_options = {theme!r}
 linkcheck_ignore = [r"https?://(localhost|127\\.0\\.0\\.1|[a-z.-]*example\\.org)"]
 """
+THEME = {"show_prev_next": False, "header_links_before_dropdown": 6}
+_VERSION = re.compile(r'^version = "([^"]+)"$', re.MULTILINE)
 _LINK = re.compile(r"(!?\[(?:[^\]\[]|\[[^\]]*\])*\])\(([^)#\s]*)(#[^)\s]*)?\)")
 _IMAGE = re.compile(r'(src(?:set)?=")([^"]+)(")')
 _FENCE = re.compile(r"^( *)```", re.MULTILINE)
@@ -124,7 +127,23 @@ def sections(index: str) -> dict[str, str]:
     return pages
 
 
-def stage(sources: Path) -> None:
+def settings(versions: str = "") -> str:
+    """Return Sphinx's settings for the version of `pyproject.toml`.
+
+    Args:
+        versions: the address of a list of versions, in the form of the theme's `switcher.json`. Each page
+            then has a menu of them. Empty: the title alone tells the version.
+    """
+    found = _VERSION.search((ROOT / "pyproject.toml").read_text())
+    assert found is not None
+    theme: dict[str, object] = dict(THEME)
+    if versions:
+        theme |= {"switcher": {"json_url": versions, "version_match": found[1]}, "check_switcher": False}
+        theme["navbar_end"] = ["version-switcher", "theme-switcher", "navbar-icon-links"]
+    return SETTINGS.replace("{release!r}", repr(found[1])).replace("{theme!r}", repr(theme))
+
+
+def stage(sources: Path, versions: str = "") -> None:
     """Copy all pages and pictures into *sources*, an empty folder."""
     pages = [*sorted((ROOT / "docs").rglob("*.md")), *(ROOT / name for name in TOP_PAGES)]
     for page in pages:
@@ -151,15 +170,15 @@ def stage(sources: Path) -> None:
     (sources / OPERATIONS).write_text(api_page.render(CONTRACT, EVENT))
     for folder in (sources, sources / "extra"):
         shutil.copyfile(CONTRACT, folder / "openapi.yaml")
-    (sources / "conf.py").write_text(SETTINGS)
+    (sources / "conf.py").write_text(settings(versions))
 
 
-def build(out: Path, builder: str = "html") -> int:
+def build(out: Path, builder: str = "html", versions: str = "") -> int:
     """Build the site into *out*, with Sphinx's *builder*; return Sphinx's exit status."""
     with tempfile.TemporaryDirectory() as folder:
         sources = Path(folder, "docs")
         sources.mkdir()
-        stage(sources)
+        stage(sources, versions)
         command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", builder, "-d", f"{folder}/trees"]
         return subprocess.run([*command, str(sources), str(out)], check=False).returncode
 
@@ -168,9 +187,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=ROOT / "build/site", help="where to write (default build/site)")
     parser.add_argument("--check-links", action="store_true", help="ask each address outside of the site, too")
+    parser.add_argument("--versions", default="", help="address of the switcher.json of a host with several versions")
     arguments = parser.parse_args()
     shutil.rmtree(arguments.out, ignore_errors=True)
-    status = build(arguments.out)
+    status = build(arguments.out, versions=arguments.versions)
     if status == 0 and arguments.check_links:
         status = build(arguments.out / "links", "linkcheck")
     if status == 0:

@@ -70,6 +70,17 @@ def test_the_site_has_all_pages_and_a_search(site: Path) -> None:
     assert (site / "openapi.yaml").read_text().startswith("openapi:")
 
 
+def test_the_site_says_its_version_and_offers_others_where_it_is_told_of_them(site: Path) -> None:
+    version = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert version is not None
+    assert f"<title>Aliquot &#8212; Aliquot {version[1]}</title>" in (site / "index.html").read_text()
+    assert "version-switcher" not in (site / "index.html").read_text()
+    told = "https://docs.example.org/aliquot/switcher.json"
+    settings: dict[str, dict[str, object]] = {}
+    exec(docs_site.settings(told), settings)
+    assert settings["html_theme_options"]["switcher"] == {"json_url": told, "version_match": version[1]}
+
+
 def test_the_contract_is_a_page_with_each_operation_and_each_schema(site: Path) -> None:
     contract = yaml.safe_load(docs_site.CONTRACT.read_text())
     places = _Page((site / "reference/operations.html").read_text()).places
