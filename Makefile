@@ -4,7 +4,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 # Where the environment forbids it to keep what it compiled, Python compiles all of us again in each process of a run.
 export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help demo lab hub docs test check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house check-releases soak test-torch bench-gateway bench-runtime bench-density bench-plan bench-compute bench-hook bench-swap bench-lab bench-load bench-usage bench-door bench-owner bench-gpu test-gpu screenshot labextension release-check clean
+.PHONY: help demo lab hub docs test check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house check-releases soak test-torch test-binder bench-gateway bench-runtime bench-density bench-plan bench-compute bench-hook bench-swap bench-lab bench-load bench-usage bench-door bench-owner bench-gpu test-gpu screenshot labextension release-check readme-check clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -74,6 +74,10 @@ test-torch: ## PyTorch's own wheel on the software GPU, through the hook (downlo
 	@$(PYTHON) tools/setup.py test --torch
 	ALIQUOT_TORCH_PYTHON=build/torch/bin/python $(BIN)/pytest -m torch -rA tests/torch
 
+test-binder: ## As root: the image of Binder, built by repo2docker with Podman, and its quickstart in a browser (minutes)
+	@$(PYTHON) tools/setup.py test
+	ALIQUOT_SOAK=1 $(BIN)/pytest -m soak -rA tests/containers/test_binder.py
+
 test-gpu: ## On a GPU machine: the C suite, and PyTorch, CuPy, JAX and Numba through the hook; needs no network
 	@$(PYTHON) tools/gpu_tests.py --gpu $(or $(GPU),nvidia) $(ARGS)
 
@@ -139,6 +143,9 @@ labextension: ## Rebuild the committed browser bundle (needs Node 20)
 
 release-check: ## Build a release into build/release and install it into empty environments; publishes nothing
 	@$(PYTHON) tools/release_check.py $(ARGS)
+
+readme-check: ## As root: the README on bare Debian and Ubuntu systems, from the clone to the demo's table, timed (minutes)
+	@$(PYTHON) tools/machines $(ARGS)
 
 clean: ## Remove the environment and all that was built
 	rm -rf .venv build node_modules .yarn labextension/lib

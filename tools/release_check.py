@@ -3,7 +3,8 @@
 It builds the source archive, and the wheel from that archive, into ``build/release``; asks twine whether
 an index would take them; gives the wheel the platform tag that auditwheel finds; compares what is in them
 with what must and must not be; and installs the wheel into an empty environment for each Python that this
-machine has. It publishes nothing. It prints a table, and ends with 1 if a row does not hold.
+machine has. ``ARGS=--machines``, as root, also installs it on clean systems of Debian and Ubuntu, with the
+Python of each. It publishes nothing. It prints a table, and ends with 1 if a row does not hold.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from machines.systems import SYSTEMS, system
+from machines.trial import try_wheel
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "build/release"
@@ -168,14 +172,21 @@ def try_in(version: str, wheel: Path) -> Row:
     return Row(what, f"installs; {len(TRIALS)} commands work")
 
 
-def check(pythons: Sequence[str]) -> list[Row]:
+def try_on(suite: str, wheel: Path) -> Row:
+    """Install the wheel on a clean system, and start each part."""
+    print(f"[release] {system(suite).name} …", flush=True)
+    found = try_wheel(system(suite), wheel, TRIALS, WORDS)
+    return Row(found.system, found.found, found.problem)
+
+
+def check(pythons: Sequence[str], suites: Sequence[str]) -> list[Row]:
     tools = make_tools()
     archive, wheel = build(tools)
     status, output = run([tools / "twine", "check", "--strict", archive, wheel])
     rows = [Row("twine check --strict", "passed" if status == 0 else "refused", output if status else "")]
     rows += check_contents(archive, wheel)
     rows += [try_in(version, wheel) for version in pythons]
-    return rows
+    return rows + [try_on(suite, wheel) for suite in suites]
 
 
 def show(rows: Sequence[Row], say: Callable[[str], None] = print) -> bool:
@@ -189,10 +200,13 @@ def show(rows: Sequence[Row], say: Callable[[str], None] = print) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", action="append", choices=PYTHONS, help="only this version; may be repeated")
+    parser.add_argument("--machines", action="store_true", help="also on clean systems of Debian and Ubuntu, as root")
     arguments = parser.parse_args()
+    if arguments.machines and os.geteuid() != 0:
+        parser.error("--machines makes systems in namespaces, which only root can do")
     OUT.mkdir(parents=True, exist_ok=True)
     try:
-        rows = check(arguments.python or PYTHONS)
+        rows = check(arguments.python or PYTHONS, [one.suite for one in SYSTEMS] if arguments.machines else [])
     except Failed as error:
         print(error, file=sys.stderr)
         return 1

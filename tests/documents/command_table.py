@@ -47,6 +47,7 @@ RUN = (
     "aliquot sizes --install --sys-prefix",
     "aliquot sizes --install 0.5-8g",
     "aliquot sizes --install python3.gpu-2.5-low --sys-prefix",
+    ".venv/bin/jupyter execute --kernel_name=python3.gpu-0.25 notebook.ipynb",
     "jupyter execute --kernel_name=python3.gpu-0.25 notebook.ipynb",
     "jupyter execute --kernel_name=python3.gpu-0.25 --startup_timeout=120 notebook.ipynb",
     "papermill -k python3.gpu-0.5-8g in.ipynb out.ipynb",
@@ -83,7 +84,6 @@ RUN_TOGETHER = (
 # fails the test.
 _SERVER = "jupyter_server.serverapp:ServerApp"
 PARSED = {
-    "jupyter lab": _SERVER,
     "jupyter lab --gateway-url=http://127.0.0.1:8890 --GatewayClient.auth_token=…": _SERVER,
     "jupyter lab --gateway-url=https://gpu-machine:8890 --GatewayClient.auth_token=TOKEN": _SERVER,
     "jupyter lab --GatewayClient.url=https://gpu-machine:8890 --GatewayClient.auth_token=TOKEN": _SERVER,
@@ -195,6 +195,8 @@ LISTED = {
     "make check": _SUITE,
     "make soak": _SUITE,
     "make test-torch": _SUITE,
+    "make test-binder": _SUITE,
+    "make readme-check": "makes bare systems from the archives of Debian and Ubuntu, for minutes",
     ".venv/bin/pytest tests/gateway": _SUITE,
     ".venv/bin/pytest tests/gpu_hook/fuzz": _SUITE,
     "ALIQUOT_SOAK=20 .venv/bin/pytest -m soak tests/gpu_hook/fuzz": _SUITE,
@@ -209,7 +211,6 @@ LISTED = {
     "jlpm watch:labextension": _NODE,
     "jlpm types": _NODE,
     "jlpm install --immutable && jlpm build:prod && git diff --exit-code labextension/dist": _NODE,
-    "pip install '.[lab]'": _INDEX,
     "pip install '.[lab,demo]'": _INDEX,
     "pip install '.[hub,lab]'": _INDEX,
     "pip install '.[mcp]'": _INDEX,

@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
 import release_check  # noqa: E402
+from machines import systems, trial  # noqa: E402
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -56,6 +57,19 @@ def test_a_wheel_that_does_not_install_is_a_row_that_does_not_hold(
 def test_a_python_that_is_not_there_is_left_out_and_said() -> None:
     row = release_check.try_in("3.99", Path("x.whl"))
     assert (row.found, row.problem) == ("not tried: this machine has no such Python", "")
+
+
+def test_the_clean_systems_have_each_python_that_is_supported() -> None:
+    assert tuple(one.python for one in systems.SYSTEMS) == release_check.PYTHONS
+    assert {"gcc", "make", "python3-venv"} <= set(trial.needed_packages()), "what the README tells a newcomer"
+
+
+def test_a_system_that_cannot_be_made_is_a_row_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(systems, "HOME", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for found in (trial.try_readme(systems.SYSTEMS[0]), trial.try_wheel(systems.SYSTEMS[1], Path("x.whl"), (), {})):
+        assert found.found.startswith("not tried: mmdebstrap is not installed")
+        assert found.problem == ""
 
 
 def test_the_citation_has_the_version_and_the_licence_of_the_project() -> None:
