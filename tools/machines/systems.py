@@ -61,7 +61,7 @@ def make(wanted: System) -> Path:
         raise NotToBeHad("mmdebstrap is not installed (Debian: apt-get install mmdebstrap)")
     HOME.mkdir(parents=True, exist_ok=True)
     components = "main,universe" if wanted.is_ubuntu else "main"
-    command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--components={components}"]
+    command = ["mmdebstrap", "--quiet", "--variant=minbase", "--include=apt", f"--components={components}"]
     if wanted.is_ubuntu:
         command.append(f"--keyring={_ubuntu_keyring()}")
     new = wanted.archive.with_suffix(".new")
