@@ -67,7 +67,7 @@ def test_the_quickstart_runs_in_a_browser_in_the_image(a_binder: str, a_podman: 
         page.wait_for_function(HAS_KERNEL)
         page.evaluate(RUN_ALL)
         page.get_by_text(re.compile(r"^unchanged: [0-9a-f]{16}\s*$")).wait_for()
-        page.get_by_text("and the work goes on").wait_for()
+        page.get_by_text(re.compile(r"^and the work goes on\s*$")).wait_for()
         errors = page.locator("[data-mime-type='application/vnd.jupyter.error']").count()
         browser.close()
     assert errors == 0

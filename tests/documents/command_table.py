@@ -47,7 +47,6 @@ RUN = (
     "aliquot sizes --install --sys-prefix",
     "aliquot sizes --install 0.5-8g",
     "aliquot sizes --install python3.gpu-2.5-low --sys-prefix",
-    ".venv/bin/jupyter execute --kernel_name=python3.gpu-0.25 notebook.ipynb",
     "jupyter execute --kernel_name=python3.gpu-0.25 notebook.ipynb",
     "jupyter execute --kernel_name=python3.gpu-0.25 --startup_timeout=120 notebook.ipynb",
     "papermill -k python3.gpu-0.5-8g in.ipynb out.ipynb",

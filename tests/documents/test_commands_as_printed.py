@@ -89,7 +89,6 @@ WRITES = {
         "docs/reference/cli.md",
         re.escape((ROOT / "docs/reference/cli.md").read_text()),
     ),
-    ".venv/bin/jupyter execute --kernel_name=python3.gpu-0.25 notebook.ipynb": ("notebook.ipynb", "nbformat"),
     "jupyter execute --kernel_name=python3.gpu-0.25 notebook.ipynb": ("notebook.ipynb", "nbformat"),
     "papermill -k python3.gpu-0.5-8g in.ipynb out.ipynb": ("out.ipynb", r'"1\\n"'),
     "papermill --kernel python3.gpu-0.5 --start-timeout 120 in.ipynb out.ipynb -p epochs 3": ("out.ipynb", r'"3\\n"'),
