@@ -1,4 +1,4 @@
-"""What is tried on a clean machine: the wheel of a release, and the README's first commands."""
+"""The trials on a clean machine: the wheel of a release, and the README's first commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PACKAGES = re.compile(r"apt-get install ([a-z0-9 -]+)")
 
 @dataclass(frozen=True)
 class Found:
-    """What was found on one system; ``problem`` is empty if all of it held."""
+    """The finding on one system; ``problem`` is empty if all of it held."""
 
     system: str
     found: str
