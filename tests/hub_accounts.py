@@ -98,7 +98,13 @@ class HubOfAccounts(HubProcess):
 
     def _stop(self) -> None:
         super()._stop()
-        for left in Path("/dev/shm").glob(f"aliquot-{UIDS[GATEWAY]}-*"):
+        remove_software_gpus(self.home)
+
+
+def remove_software_gpus(home: Path) -> None:
+    """Remove the machines of the runtime folders below *home* alone: another run has the same accounts."""
+    for left in Path("/dev/shm").glob(f"aliquot-{UIDS[GATEWAY]}-*"):
+        if (left / "runtime").resolve().is_relative_to(home.resolve()):
             shutil.rmtree(left, ignore_errors=True)
 
 
