@@ -87,6 +87,7 @@ def a_gateway(folder: Path, accounts: int) -> Iterator[tuple[Path, dict[str, int
         **os.environ,
         "ALIQUOT_RUNTIME_DIR": str(runtime.path),
         "ALIQUOT_SOFTGPU_STATE": str(folder / "softgpu"),
+        "ALIQUOT_SOFTGPU_CONTEXT": "0",  # as a process's context does not fit into 1% of a device
         "PYTHONPATH": str(_BENCHMARKS),
     }
     agent = [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", "agent", "--driver", "softgpu"]
@@ -106,7 +107,10 @@ def a_gateway(folder: Path, accounts: int) -> Iterator[tuple[Path, dict[str, int
             )
             stack.callback(process.terminate)
             pids["node agent" if command is agent else "gateway"] = process.pid
-            _wait_for(process, runtime.agent_socket if command is agent else runtime.gateway_socket, folder / "log")
+            if command is agent:
+                _wait_for(process, runtime.agent_socket, folder / "log")
+            elif process.stdout is None or process.stdout.readline() != b"ready\n":
+                raise SystemExit(f"the gateway did not start:\n{(folder / 'log').read_text()[-3000:]}")
         yield runtime.gateway_socket, pids
 
 

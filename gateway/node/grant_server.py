@@ -345,7 +345,8 @@ class _Peer:
         None at the end of the connection, or for a line that cannot be read. A peer that sends many
         is read slowly.
         """
-        await asyncio.sleep(self._pace.take(time.monotonic()))
+        if pause := self._pace.take(time.monotonic()):
+            await asyncio.sleep(pause)
         try:
             line = await self._reader.readline()
             message = json.loads(line) if line else None

@@ -355,7 +355,8 @@ class Reservations:
         """
         total: Counter[str] = Counter()
         for kernel in self._kernels.values():
-            total.update(kernel.read().on_devices)
+            if kernel.is_in_use:  # any other has no process there
+                total.update(kernel.read().on_devices)
         return total
 
     def processes(self) -> list[KernelProcesses]:
@@ -363,10 +364,10 @@ class Reservations:
 
         Called before ``book_looks`` forgets departed ones.
         """
-        return [
-            kernel.processes(pid for pid, (kernel_id, _) in self._departed.items() if kernel_id == kernel.kernel_id)
-            for kernel in self._kernels.values()
-        ]
+        departed: dict[str, list[int]] = {}
+        for pid, (kernel_id, _) in self._departed.items():
+            departed.setdefault(kernel_id, []).append(pid)
+        return [kernel.processes(departed.get(kernel_id, ())) for kernel_id, kernel in self._kernels.items()]
 
     def book_looks(self, readings: Iterable[DeviceReading]) -> None:
         """Book GPU time of processes on their kernels, and show it to them.

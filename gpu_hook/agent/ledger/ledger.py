@@ -96,6 +96,10 @@ class DeviceAccount(Account):
     is_production: bool = True
 
 
+_DeviceWords = tuple[int, int, bool, int]  # index, bytes of memory, whether it is lost, bytes of a context
+_NOTHING = Reserved()
+
+
 class Ledger:
     """Devices, reservations of kernels, and loans of processes.
 
@@ -121,6 +125,8 @@ class Ledger:
         self._sizes: Counter[int] = Counter()  # how many kernels reserved so many bytes in all
         # Kernels whose memory is out, and whose parts others may reserve meanwhile.
         self._aside: set[str] = set()
+        # Each device's last state, by class, with what it was made of: a grant changes one device of many.
+        self._states: dict[tuple[str, str], tuple[Reserved, Oversubscription, _DeviceWords, DeviceState]] = {}
 
     def set_devices(self, devices: Iterable[DeviceFacts], lost: Iterable[str] = ()) -> None:
         """Set the devices.
@@ -135,6 +141,7 @@ class Ledger:
             found.update((uuid, self._devices[uuid]) for uuid in missing & used)
         self._devices = dict(sorted(found.items(), key=lambda item: item[1].index))
         self._lost = (set(lost) | missing) & set(found)
+        self._states = {key: state for key, state in self._states.items() if key[0] in found}
 
     def add_lost(self, parts: Iterable[Part]) -> None:
         """Add the devices of kernels of an earlier agent.
@@ -165,24 +172,28 @@ class Ledger:
         """
         own = {a.part.uuid: a for a in self._counted(without)}
         states = (
-            device_state(
-                device.uuid,
-                device.index,
-                device.memory_bytes,
-                self._without(device.uuid, own.get(device.uuid)),
-                self.oversubscription,
-                workload_class,
-                lost=device.uuid in self._lost,
-                context_bytes=self.contexts.measured(device.uuid),
-            )
+            self._state(device, self._without(device.uuid, own.get(device.uuid)), workload_class)
             for device in self._devices.values()
         )
         kept = {uuid: a.part for uuid, a in own.items() if a.is_production == (workload_class == "production")}
         return tuple(state.for_owner(kept[state.uuid]) if state.uuid in kept else state for state in states)
 
+    def _state(self, device: DeviceFacts, reserved: Reserved, workload_class: str) -> DeviceState:
+        """Return a device's state: the last one, if it was made of the same."""
+        rule, key = self.oversubscription, (device.uuid, workload_class)
+        context_bytes = self.contexts.measured(device.uuid)
+        words = device.index, device.memory_bytes, device.uuid in self._lost, context_bytes
+        if (last := self._states.get(key)) is not None and last[0] is reserved and last[1] is rule and last[2] == words:
+            return last[3]
+        index, memory_bytes, lost, _ = words
+        args = (device.uuid, index, memory_bytes, reserved, rule, workload_class)
+        state = device_state(*args, lost=lost, context_bytes=context_bytes)
+        self._states[key] = reserved, rule, words, state
+        return state
+
     def reserved(self, uuid: str) -> Reserved:
         """Return the reserved part of a device."""
-        return self._reserved.get(uuid, Reserved())
+        return self._reserved.get(uuid, _NOTHING)
 
     def _without(self, uuid: str, account: DeviceAccount | None) -> Reserved:
         """Return the reserved part of a device without one kernel's."""

@@ -12,8 +12,8 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from jupyter_aliquot.gpu_hook.agent.ledger.credit import CreditQueue
-from jupyter_aliquot.gpu_hook.agent.ledger.ledger import LedgerError
-from jupyter_aliquot.gpu_hook.placement.overcommit import Reserved
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts, Ledger, LedgerError
+from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription, Reserved
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 
 try:
@@ -266,3 +266,34 @@ class TestLedger:
         ledger.set_devices([B])
         assert {state.uuid: state.lost for state in ledger.device_states()} == {"GPU-a": True, "GPU-b": False}
         ledger.adopt("k", 0, 1, 1)
+
+
+def test_the_state_of_a_device_follows_each_change_of_what_it_is_made_of() -> None:
+    def a_book(kernels: dict[str, int], rule: Oversubscription, memory: int, lost: bool, context: int) -> Ledger:
+        found = Ledger(oversubscription=Oversubscription(16, 16))
+        found.set_devices([DeviceFacts("GPU-0", 0, "Fake", MEMORY)])
+        for kernel_id, hundredths in kernels.items():
+            found.reserve(kernel_id, [Part("GPU-0", 0, hundredths, QUOTA)], is_restored=True)
+        return settle(found, rule, memory, lost, context)
+
+    def settle(book: Ledger, rule: Oversubscription, memory: int, lost: bool, context: int) -> Ledger:
+        book.set_devices([DeviceFacts("GPU-0", 0, "Fake", memory)], ["GPU-0"] if lost else [])
+        book.contexts.note_measured({"GPU-0": context})
+        book.oversubscription = rule
+        return book
+
+    once, twice = Oversubscription(), Oversubscription(2.0, 2.0)
+    kept = a_book({}, once, MEMORY, False, 0)
+    held: dict[str, int] = {}
+    settings = [(once, MEMORY, False, 0), (twice, MEMORY, False, 0), (twice, 2 * MEMORY, False, 0)]
+    settings += [(twice, 2 * MEMORY, True, 0), (twice, 2 * MEMORY, False, MEMORY)]
+    for words in settings:
+        for change in ("", "reserve", "release"):
+            if change == "reserve" and not words[2]:
+                settle(kept, *words).reserve("k", [Part("GPU-0", 0, 10, QUOTA)], is_restored=True)
+                held["k"] = 10
+            elif change == "release" and kept.release("k"):
+                del held["k"]
+            settle(kept, *words)
+            for word in ("production", "opportunistic"):
+                assert kept.device_states(word) == a_book(held, *words).device_states(word), (words, change)
