@@ -27,7 +27,6 @@ from jupyter_aliquot.gpu_hook.paths import (
 )
 from jupyter_aliquot.gpu_hook.waiting import within
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan
-from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
 from jupyter_aliquot.provisioner.grants.acquire import GrantClient, Question
 from jupyter_aliquot.provisioner.grants.codec import grant_record, parse_request, read_grant
 from jupyter_aliquot.provisioner.grants.reservation import GrantHold, Names, bind_process
@@ -38,7 +37,7 @@ from jupyter_aliquot.provisioner.relay.client.kernel_relay import (
     check_place,
     relay_options,
 )
-from jupyter_aliquot.provisioner.runtime.base import Launch, Runtime
+from jupyter_aliquot.provisioner.runtime.base import Containers, Launch, Runtime
 from jupyter_aliquot.provisioner.runtime.factory import choose_runtime
 from jupyter_aliquot.provisioner.runtime.process import ProcessRuntime
 from jupyter_aliquot.provisioner.runtime.stdio import PipeEnds
@@ -256,11 +255,11 @@ class AliquotProvisioner(LocalProvisioner):
             await self._end_process()
             await self._let_go()
             raise
-        self.pid, self.pgid = self._kernel.pid, self._kernel.process_group
+        self.pid, self.pgid = self._kernel.pid or None, self._kernel.process_group or None
         self.cwd = kwargs.get("cwd", Path.cwd())
         return self.connection_info
 
-    def _containers(self) -> ContainerRuntime | None:
+    def _containers(self) -> Containers | None:
         """Return the container runtime of the gateway's kernels; None without a gateway."""
         return getattr(self.parent, "container_runtime", None)
 
@@ -272,6 +271,8 @@ class AliquotProvisioner(LocalProvisioner):
         return launch_spec(self.kernel_id, cmd, env, self.grant, settings, folder)
 
     async def _bind(self, process: KernelProcess) -> None:
+        if not process.pid:
+            return  # of another machine, whose agent learns its processes from the kubelet
         if self._hold is not None:
             await self._hold.bind(process)
         elif self.grant is not None:

@@ -19,12 +19,19 @@ T = TypeVar("T")
 class AgentCalls:
     """The calls over the connection that *connected* returns; it raises AgentUnavailableError without one.
 
-    *uid_of* returns the account of a kernel's processes; None: any.
+    *uid_of* returns the account of a kernel's processes; None: any. *pod_of* returns a kernel's pod;
+    empty where it has none.
     """
 
-    def __init__(self, connected: Callable[[], AgentClient], uid_of: Callable[[KernelRef], int | None]) -> None:
+    def __init__(
+        self,
+        connected: Callable[[], AgentClient],
+        uid_of: Callable[[KernelRef], int | None],
+        pod_of: Callable[[str], str] = lambda kernel_id: "",
+    ) -> None:
         self._connected = connected
         self._uid_of = uid_of
+        self._pod_of = pod_of
 
     async def reserve(self, requester: KernelRef, request: Request, placement: Mapping[str, int]) -> Grant:
         """Reserve for a kernel without a grant. Raises AliquotError."""
@@ -51,7 +58,7 @@ class AgentCalls:
         """Return a kernel's names; one of another program has the account that asked for it."""
         client = requester.account
         uid = self._uid_of(requester) if client is None else client
-        return Names(requester.label, requester.kernelspec, uid, client)
+        return Names(requester.label, requester.kernelspec, uid, client, self._pod_of(requester.kernel_id))
 
     async def resize(self, kernel_id: str, request: Request) -> Grant:
         """Change a kernel's reservation on its devices.

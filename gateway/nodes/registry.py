@@ -15,6 +15,7 @@ from jupyter_aliquot.gpu_hook.client.client import AgentClient
 from jupyter_aliquot.gpu_hook.waiting import end_task, outlasting, outlasting_task
 from jupyter_aliquot.provisioner.errors import AliquotError, LimitError, RequestError
 
+from .dialed_agent import DialedAgent
 from .limits import LONGEST_FRAME, MOST_NODES, MOST_OF_ANY, AgentSockets
 from .remembered import FORGOTTEN_SECONDS, RememberedNodes
 from .remote_node import RemoteNode, RemoteNodeView
@@ -48,7 +49,8 @@ class Pipe:
 class RemoteNodes:
     """All nodes that registered, or did so before the last restart.
 
-    *local_name* returns the name of the node that the gateway reaches by its own socket.
+    *local_name* returns the name of the node that the gateway reaches by its own socket, *pod_of* the
+    pod of a kernel; empty where kernels are no pods.
     """
 
     def __init__(
@@ -58,12 +60,14 @@ class RemoteNodes:
         seconds: float,
         log: logging.Logger,
         local_name: Callable[[], str],
+        pod_of: Callable[[str], str] = lambda kernel_id: "",
     ) -> None:
         self._remembered = remembered
         self._clock = clock
         self._seconds = seconds
         self._log = log
         self._local_name = local_name
+        self._pod_of = pod_of
         self._nodes: dict[str, RemoteNode] = {}
         self._seen: dict[str, float] = {}
         self._listeners: list[Callable[[], None]] = []
@@ -86,6 +90,15 @@ class RemoteNodes:
     def views(self) -> tuple[RemoteNodeView, ...]:
         """Return all nodes, by name."""
         return tuple(self._nodes[name].view for name in sorted(self._nodes))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all nodes, sorted."""
+        return tuple(sorted(self._nodes))
+
+    def agent(self, name: str) -> DialedAgent:
+        """Return the agent of a node that is known. Raises KeyError."""
+        return self._nodes[name].agent
 
     async def start(self) -> None:
         """List the nodes of the last run as unknown."""
@@ -218,8 +231,9 @@ class RemoteNodes:
     async def _known(self, name: str) -> RemoteNode:
         node = self._nodes.get(name)
         if node is None:
-            node = self._nodes[name] = RemoteNode(name, self._clock, self._seconds, self._log, self._tell)
+            node = self._nodes[name] = RemoteNode(name, self._clock, self._seconds, self._log, self._tell, self._pod_of)
             await node.start()
+            self._tell()
         return node
 
 

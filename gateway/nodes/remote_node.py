@@ -20,6 +20,8 @@ from jupyter_aliquot.gpu_hook.waiting import outlasting_task
 from jupyter_aliquot.provisioner.errors import AgentUnavailableError
 from jupyter_aliquot.provisioner.grants.agent_calls import answered
 
+from .dialed_agent import DialedAgent
+
 _CLIENT_NAME = "gateway"
 _LEAST_SECONDS = 0.1
 _NOT_CONNECTED = "its agent is not connected"
@@ -48,7 +50,13 @@ class RemoteNode:
     """
 
     def __init__(
-        self, name: str, clock: Clock, seconds: float, log: logging.Logger, changed: Callable[[], None]
+        self,
+        name: str,
+        clock: Clock,
+        seconds: float,
+        log: logging.Logger,
+        changed: Callable[[], None],
+        pod_of: Callable[[str], str] = lambda kernel_id: "",
     ) -> None:
         self._clock = clock
         self._log = log
@@ -59,6 +67,8 @@ class RemoteNode:
         self._lost = NOT_YET
         self._watch = NodeWatch(self._greet, clock, seconds, log, _LEAST_SECONDS)
         self._watch.listen(self._saw)
+        # As admission asks it.
+        self.agent = DialedAgent(name, clock, self._watch.poll, pod_of)
         self.instance = ""
 
     @property
@@ -100,6 +110,7 @@ class RemoteNode:
         if before.is_connected != self._view.is_connected:
             state = "connected" if self._view.is_connected else "unknown"
             self._log.info("node=%s name=%s reason=%r", state, before.name, self._view.message)
+        self.agent.saw(view.status, self._lost)
         self._changed()
 
     async def _greet(self) -> AgentClient:
@@ -112,6 +123,7 @@ class RemoteNode:
         except BaseException:
             await client.close()
             raise
+        self.agent.connected(client)
         return client
 
     async def _drop_next(self) -> None:

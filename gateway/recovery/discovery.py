@@ -16,11 +16,12 @@ from typing import Any
 from jupyter_aliquot.gateway.state.records import KernelRecord
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.containers.spec import GATEWAY_LABEL
-from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime, FoundContainer
+from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
 from jupyter_aliquot.provisioner.errors import EngineError, RelayError
 from jupyter_aliquot.provisioner.relay.client.control import ensure_relay_host, remove_relay, stop_relay
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord, is_anothers, read_ended, read_relay_records
 from jupyter_aliquot.provisioner.resources import KernelProcess
+from jupyter_aliquot.provisioner.runtime.base import FoundContainer
 from jupyter_aliquot.provisioner.terminations import ProcessEnd, relay_end
 
 from .belief import DoubtError, UnsureError, believed

@@ -12,7 +12,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
@@ -33,7 +32,7 @@ from jupyter_aliquot.provisioner.containers.spec import (
 from jupyter_aliquot.provisioner.errors import AliquotError, EngineError, LaunchError
 from jupyter_aliquot.provisioner.relay.wire.proc import start_time_ticks
 from jupyter_aliquot.provisioner.resources import Grant, KernelProcess
-from jupyter_aliquot.provisioner.runtime.base import Launch, exit_status
+from jupyter_aliquot.provisioner.runtime.base import FoundContainer, Launch, exit_status
 from jupyter_aliquot.provisioner.runtime.process import is_running, wait_for_exit
 from jupyter_aliquot.provisioner.runtime.stdio import PipeEnds
 from jupyter_aliquot.provisioner.terminations import ProcessEnd, container_end
@@ -48,15 +47,6 @@ from .update import resize_container
 _LISTING_SECONDS = 1.0
 _SETTLE_SECONDS = 0.02
 _REMEMBERED_ENDS = 1000
-
-
-@dataclass(frozen=True)
-class FoundContainer:
-    """A kernel's container that the engine has, running or ended."""
-
-    process: KernelProcess
-    labels: Mapping[str, str]
-    is_running: bool
 
 
 class ContainerRuntime:
@@ -238,6 +228,9 @@ class ContainerRuntime:
         listed = await self._engine.call(lambda client: client.containers(all=True, filters={"label": wanted}))
         states = await asyncio.gather(*(self._engine.inspect(each["Id"]) for each in listed))
         return tuple(_found(state) for state in states if state is not None)
+
+    async def revive(self, found: FoundContainer) -> None:
+        """Start no relay: a kernel whose sockets had one is joined by the host's next one alone."""
 
     def close(self) -> None:
         """End threads and connections; containers run on."""

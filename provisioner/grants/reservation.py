@@ -27,6 +27,7 @@ from .codec import agent_grant, read_request
 from .gateway_client import GatewayConnection, NoGatewayError
 
 CLIENT_ATTRIBUTE = "client"
+POD_ATTRIBUTE = "pod"
 _FIRST_RETRY_SECONDS = 0.2
 _LAST_RETRY_SECONDS = 5.0
 _RELEASE_SECONDS = 5.0
@@ -44,10 +45,12 @@ class Names:
     kernelspec: str
     uid: int | None = None  # the account of its processes; None: any
     client: int | None = None  # the account that asked at the gateway's socket; None: a kernel of the gateway's own
+    pod: str = ""  # namespace/name of its pod, whose end ends the reservation
 
     def attributes(self) -> dict[str, str]:
         """Return what the agent keeps for the next gateway, and for readers of its status."""
         told = {} if self.client is None else {CLIENT_ATTRIBUTE: str(self.client)}
+        told |= {POD_ATTRIBUTE: self.pod} if self.pod else {}
         return {"kernelspec": self.kernelspec, **told}
 
 

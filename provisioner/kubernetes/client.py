@@ -123,9 +123,14 @@ class ClusterClient:
         path = f"{collection.path}/{name}/{part}".rstrip("/")
         return await self._call("PATCH", path, body=change, content_type=_PATCH_TYPE)
 
-    async def delete(self, collection: Collection, name: str, uid: str = "") -> None:
-        """Delete an object, and no other one of its name; a missing one is no error. Raises ClusterError."""
+    async def delete(self, collection: Collection, name: str, uid: str = "", grace_seconds: int | None = None) -> None:
+        """Delete an object, and no other one of its name; a missing one is no error. Raises ClusterError.
+
+        ``grace_seconds`` None: the object's own.
+        """
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
         if uid:
             options["preconditions"] = {"uid": uid}
         try:

@@ -17,6 +17,8 @@ from .settings import Cluster, PodPlan, Volume
 
 KERNEL_CONTAINER, RELAY_CONTAINER = "kernel", "relay"
 CONNECTION_PATH, KEYS_PATH = "/run/aliquot/connection", "/run/aliquot/keys"
+# The sidecar listens at the pod's own address alone.
+ADDRESS_VARIABLE = "ALIQUOT_POD_IP"
 _CONNECTION, _KEYS, _TMP = "aliquot-connection", "aliquot-keys", "aliquot-tmp"
 _TAKEN = (_CONNECTION, _KEYS, _TMP)
 _RELAY_RESOURCES = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
@@ -38,6 +40,11 @@ def granted_environment(grant: Grant) -> tuple[tuple[str, str], ...]:
 def kernel_pod_name(kernel_id: str) -> str:
     """Return the name of the kernel's pod and of its Secret."""
     return object_name("aliquot-kernel", kernel_id)
+
+
+def pod_attribute(cluster: Cluster, kernel_id: str) -> str:
+    """Return the pod of a kernel as its reservation names it to the node's agent."""
+    return f"{cluster.namespace}/{kernel_pod_name(kernel_id)}"
 
 
 def kernel_pod(cluster: Cluster, record: KernelRecord, plan: PodPlan) -> Manifest:
@@ -72,6 +79,8 @@ def _relay(cluster: Cluster) -> Manifest:
         "name": RELAY_CONTAINER,
         "image": cluster.relay_image,
         "restartPolicy": "Always",
+        "args": ["--connection", CONNECTION_PATH, "--keys", KEYS_PATH, "--port", str(cluster.relay_port)],
+        "env": [{"name": ADDRESS_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
         "ports": [{"name": "relay", "containerPort": cluster.relay_port, "protocol": "TCP"}],
         "startupProbe": {"tcpSocket": {"port": "relay"}, **_PROBE},
         "resources": {name: dict(amounts) for name, amounts in _RELAY_RESOURCES.items()},

@@ -75,6 +75,22 @@ class Volume:
 
 
 @dataclass(frozen=True)
+class PodSettings:
+    """The settings of a gateway's pods.
+
+    ``volumes`` may have ``{username}``, which becomes the owner's name in the letters of names of
+    Kubernetes. ``start_seconds``: how long a pod may take to run.
+    """
+
+    cluster: Cluster
+    uid: int = 1000
+    gid: int = 100
+    volumes: tuple[Volume, ...] = ()
+    start_seconds: float = 600.0
+    grace_seconds: int = 30
+
+
+@dataclass(frozen=True)
 class PodPlan:
     """The gateway's decisions about one kernel's pod.
 

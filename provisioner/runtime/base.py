@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan
 from jupyter_aliquot.provisioner.launch_spec import LaunchSpec
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
@@ -77,6 +78,34 @@ class Runtime(Protocol):
 
     async def list(self) -> tuple[KernelProcess, ...]:
         """Return the kernels that run here now, whichever program started them."""
+
+
+@dataclass(frozen=True)
+class FoundContainer:
+    """A kernel's container or pod that is there, running or ended."""
+
+    process: KernelProcess
+    labels: Mapping[str, str]
+    is_running: bool
+
+
+class Containers(Runtime, Protocol):
+    """A runtime of kernels in containers, of which a gateway makes one for all its kernels."""
+
+    def waiting_reason(self, kernel_id: str) -> str | None:
+        """Return what a start waits for, such as its image; None if it does not wait."""
+
+    async def ensure_relay_host(self, runtime: RuntimeDir) -> None:
+        """Make sure that the relay host runs, if the configuration says where. Raises LaunchError, EngineError."""
+
+    async def find(self, labels: Mapping[str, str] | None = None) -> tuple[FoundContainer, ...]:
+        """Return the containers of kernels with these labels, ended ones too. Raises EngineError."""
+
+    async def revive(self, found: FoundContainer) -> RelayRecord | None:
+        """Start a relay for a kernel that runs and has none; None where that cannot be."""
+
+    def close(self) -> None:
+        """End threads and connections; containers run on. Called in a thread."""
 
 
 def exit_status(end: ProcessEnd) -> int:

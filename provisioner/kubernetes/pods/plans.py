@@ -1,0 +1,96 @@
+"""From a kernel's start to the values of its pod: pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from jupyter_aliquot.provisioner.containers.plan import ContainerPlan, Pull
+from jupyter_aliquot.provisioner.errors import LaunchError
+from jupyter_aliquot.provisioner.kubernetes.kernel_pod import CONNECTION_PATH
+from jupyter_aliquot.provisioner.kubernetes.record import KernelRecord
+from jupyter_aliquot.provisioner.kubernetes.settings import PodPlan, PodSettings, Volume
+from jupyter_aliquot.provisioner.resources import Grant
+from jupyter_aliquot.provisioner.runtime.base import Launch
+
+_PULLS = {Pull.MISSING: "IfNotPresent", Pull.ALWAYS: "Always", Pull.NEVER: "Never"}
+# The node's device plugin sets these: paths of the node, which a pod's own variables would hide.
+_OF_THE_NODE = frozenset({"ALIQUOT_KERNEL_DIR", "ALIQUOT_REAL_CUDA", "ALIQUOT_REAL_NVML"})
+_PLAIN = re.compile(r"[a-z0-9]")
+
+
+def pod_record(launch: Launch, gateway: str, created: float) -> KernelRecord:
+    """Return the record of a start, for the kernel's pod. Raises LaunchError for a kernel without a grant."""
+    grant, relay = launch.grant, launch.relay
+    if grant is None or relay is None:
+        raise LaunchError(
+            f"Requested to start the kernel {launch.spec.kernel_id} as a pod, but it has no GPU: a grant tells the "
+            "node of a kernel's pod. Choose a kernel with a size, such as python3.gpu-0.25"
+        )
+    facts = relay.facts
+    return KernelRecord(
+        kernel_id=launch.spec.kernel_id,
+        owner=str(facts.get("owner") or grant.owner),
+        gateway=gateway,
+        request=grant.request,
+        label=str(facts.get("label") or ""),
+        kernelspec=str(facts.get("kernelspec") or ""),
+        teams=frozenset(map(str, facts.get("teams") or ())),
+        created=created,
+        grant=grant,
+    )
+
+
+def pod_plan(launch: Launch, plan: ContainerPlan, grant: Grant, settings: PodSettings) -> PodPlan:
+    """Return the plan of a kernel's pod. Raises LaunchError for folders of the gateway's machine."""
+    if plan.mounts:
+        raise LaunchError(
+            f"Requested a pod with the folder {plan.mounts[0].source}, but folders of the gateway's machine are on no "
+            "other node. Use c.KernelPods.volumes in place of c.SharedFolders"
+        )
+    relay = launch.relay
+    own = "" if relay is None else str(relay.kernel_connection_file)
+    argv = tuple(word.replace(own, f"{CONNECTION_PATH}/connection.json") if own else word for word in launch.spec.argv)
+    uid, _, gid = plan.user.partition(":")
+    return PodPlan(
+        image=plan.image,
+        argv=argv,
+        node=grant.node,
+        uid=int(uid or settings.uid),
+        gid=int(gid or settings.gid),
+        env=tuple({**dict(plan.env), **dict(_granted(grant))}.items()),
+        cwd=plan.workdir,
+        cpus=plan.limits.cpus,
+        memory=plan.limits.memory,
+        volumes=tuple(_expanded(volume, grant.owner) for volume in settings.volumes),
+        grace_seconds=settings.grace_seconds,
+        pull_policy=_PULLS[plan.pull],
+    )
+
+
+def safe_name(user: str) -> str:
+    """Return a user's name in letters that names in Kubernetes may have; two users never share one."""
+    letters = (one if _PLAIN.fullmatch(one) else "".join(f"-{byte:02x}" for byte in one.encode()) for one in user)
+    return "".join(letters).lower()
+
+
+def _granted(grant: Grant) -> Iterator[tuple[str, str]]:
+    """Yield the variables of a grant that mean the same in each container."""
+    return ((name, value) for name, value in grant.env if name not in _OF_THE_NODE and not name.endswith("_PREPEND"))
+
+
+def _expanded(volume: Volume, owner: str) -> Volume:
+    name = safe_name(owner)
+    source: Mapping[str, Any] = _filled(volume.source, name)
+    filled = replace(volume, source=source, mount_path=volume.mount_path.replace("{username}", name))
+    return replace(filled, sub_path=volume.sub_path.replace("{username}", name))
+
+
+def _filled(told: Any, name: str) -> Any:
+    if isinstance(told, str):
+        return told.replace("{username}", name)
+    if isinstance(told, Mapping):
+        return {key: _filled(value, name) for key, value in told.items()}
+    return [_filled(one, name) for one in told] if isinstance(told, list) else told

@@ -1,0 +1,324 @@
+"""Run kernels as pods of a Kubernetes cluster, on the node that their grant names.
+
+The pods are the record: a later gateway finds its kernels there. This module keeps what it learned
+of their ends. A gateway that merely cannot see a pod takes no kernel for ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import signal
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kubernetes.client import Configuration
+
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.gpu_hook.waiting import end_task
+from jupyter_aliquot.provisioner.containers.plan import ContainerLimits
+from jupyter_aliquot.provisioner.errors import EngineError, LaunchError, RelayError, StateError
+from jupyter_aliquot.provisioner.kubernetes.adoption import FoundKernel, find_kernels
+from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient, ClusterError, Object, find_configuration
+from jupyter_aliquot.provisioner.kubernetes.kernel_pod import kernel_pod_name
+from jupyter_aliquot.provisioner.kubernetes.settings import PodSettings
+from jupyter_aliquot.provisioner.kubernetes.states import PodPhase, PodState, pod_state, refusal_text
+from jupyter_aliquot.provisioner.kubernetes.tunnel.gateway import KernelTunnel
+from jupyter_aliquot.provisioner.kubernetes.tunnel.keys import make_keys, read_keys
+from jupyter_aliquot.provisioner.relay.client.control import ensure_relay_host, start_relay
+from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
+from jupyter_aliquot.provisioner.resources import KernelProcess
+from jupyter_aliquot.provisioner.runtime.base import FoundContainer, Launch, exit_status
+from jupyter_aliquot.provisioner.runtime.stdio import PipeEnds
+from jupyter_aliquot.provisioner.terminations import ProcessEnd
+
+from .plans import pod_plan, pod_record
+from .store import PodStore, relay_request
+
+_LOOK_SECONDS = 5.0
+_REMEMBERED_ENDS = 1000
+_DELETED = "the pod of the kernel was deleted by another program than the gateway"
+_OVER = (PodPhase.ENDED, PodPhase.EVICTED)
+
+
+class PodRuntime:
+    """The kernels of one gateway in one namespace. *gateway* is the identity that its records name."""
+
+    def __init__(
+        self,
+        settings: PodSettings,
+        runtime: RuntimeDir,
+        log: logging.Logger,
+        configuration: Callable[[], Configuration] = find_configuration,
+    ) -> None:
+        self._settings = settings
+        self._runtime = runtime
+        self._log = log
+        self._configuration = configuration
+        self._opened: PodStore | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._tunnels: dict[str, KernelTunnel] = {}  # by pod's name
+        self._ends: dict[str, ProcessEnd] = {}  # by container
+        self._signals: dict[str, int] = {}  # sent to end a container
+        self._waiting: dict[str, str] = {}  # by kernel: why its start waits
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # ---- the start
+
+    async def create(self, launch: Launch) -> KernelProcess:
+        plan, grant, relay = launch.container, launch.grant, launch.relay
+        kernel_id = launch.spec.kernel_id
+        if plan is None:
+            raise LaunchError(f"Requested to start the kernel {kernel_id} as a pod, but it is no image. Choose one")
+        record = pod_record(launch, self._settings.cluster.gateway, time.time())
+        assert grant is not None  # pod_record refuses a start without a grant, and one without a relay
+        assert relay is not None
+        keys = make_keys(str(relay.front["key"]))
+        made = pod_plan(launch, plan, grant, self._settings)
+        store, until = self._store(), time.monotonic() + self._settings.start_seconds
+        try:
+            pod = await store.submit(record, made, keys, relay, until, lambda why: self._note(kernel_id, why))
+            try:
+                pod = await self._until_running(kernel_id, pod, until)
+            except BaseException:
+                store.delete_later(pod["metadata"]["name"], pod["metadata"]["uid"], 0)
+                raise
+        except ClusterError as error:
+            raise LaunchError(refusal_text(error)) from error
+        finally:
+            self._waiting.pop(kernel_id, None)
+        name = pod["metadata"]["name"]
+        await self._stop_tunnel(name)
+        self._tunnel(kernel_id, pod, keys)
+        self._log.info("kernel=%s pod=%s node=%s start=done", kernel_id, name, grant.node)
+        return _process(kernel_id, pod["metadata"])
+
+    async def _until_running(self, kernel_id: str, pod: Object, until: float) -> Object:
+        """Return the pod once its kernel's container runs. Raises LaunchError."""
+        store, name, uid = self._store(), pod["metadata"]["name"], pod["metadata"]["uid"]
+        state = PodState(PodPhase.SCHEDULING)
+        while True:
+            changed = store.next_change()
+            found = store.pod(name, uid)
+            if found is not None:
+                state = pod_state(found)
+                if state.phase is PodPhase.RUNNING and (found.get("status") or {}).get("podIP"):
+                    return found
+                if state.phase in _OVER:
+                    raise LaunchError(f"The kernel's pod did not start. {state.reason}")
+                self._note(kernel_id, state.reason)
+            elif store.is_gone(uid):
+                raise LaunchError(f"The kernel did not start: {_DELETED}")
+            else:
+                store.look_for(name, uid)
+            if store.problem:
+                self._note(kernel_id, store.problem)
+            left = until - time.monotonic()
+            if left <= 0:
+                raise LaunchError(
+                    f"The kernel's pod does not run after {self._settings.start_seconds:g} s. "
+                    f"{state.reason or 'The cluster tells no reason'}"
+                )
+            await asyncio.wait({changed}, timeout=min(left, _LOOK_SECONDS))
+
+    def _note(self, kernel_id: str, why: str) -> None:
+        if why and self._waiting.get(kernel_id) != why:
+            self._log.info("kernel=%s waits reason=%s", kernel_id, why)
+            self._waiting[kernel_id] = why
+
+    def waiting_reason(self, kernel_id: str) -> str | None:
+        """Return what a start waits for, such as its image; None if it does not wait."""
+        return self._waiting.get(kernel_id)
+
+    async def ensure_relay_host(self, runtime: RuntimeDir) -> None:
+        """Do nothing: relays stand beside the gateway, and their host starts with the first."""
+
+    def _tunnel(self, kernel_id: str, pod: Object, keys: Any) -> None:
+        address = str(pod["status"]["podIP"]), self._settings.cluster.relay_port
+        folder = self._runtime.relay(kernel_id) / "k"
+        tunnel = self._tunnels[pod["metadata"]["name"]] = KernelTunnel(kernel_id, address, keys, folder, self._log)
+        tunnel.start()
+
+    async def _stop_tunnel(self, name: str) -> None:
+        tunnel = self._tunnels.pop(name, None)
+        if tunnel is not None:
+            await tunnel.close()
+
+    # ---- the kernel
+
+    async def signal(self, process: KernelProcess, signal_number: int) -> None:
+        """Interrupt the kernel by a message; end its pod for any signal that ends processes."""
+        name, uid = _of(process)
+        if await self.poll(process) is not None or signal_number == 0:
+            return
+        if signal_number == signal.SIGINT:
+            tunnel = self._tunnels.get(name)
+            if tunnel is not None:
+                await tunnel.interrupt()
+            return
+        grace = 0 if signal_number == signal.SIGKILL else None
+        await self._store().delete(name, uid, grace)
+        self._signals[process.container] = signal_number
+
+    async def poll(self, process: KernelProcess) -> int | None:
+        end = self._look(process)
+        return None if end is None else exit_status(end)
+
+    async def wait(self, process: KernelProcess) -> int:
+        while True:
+            changed = self._store().next_change()
+            if (status := await self.poll(process)) is not None:
+                return status
+            await asyncio.wait({changed}, timeout=_LOOK_SECONDS)
+
+    async def ending(self, process: KernelProcess) -> ProcessEnd | None:
+        return self._look(process)
+
+    async def resize(self, process: KernelProcess, limits: ContainerLimits) -> str:
+        """Change CPU and memory of the pod. Returns in words what could not be changed."""
+        name, uid = _of(process)
+        try:
+            await self._store().resize(name, uid, limits)
+        except ClusterError as error:
+            return f"CPU and RAM of its pod stay as they are until its next start: {refusal_text(error)}"
+        return ""
+
+    async def remove(self, process: KernelProcess) -> None:
+        """Delete the pod. While the API does not answer, that is tried again in the background."""
+        name, uid = _of(process)
+        await self._stop_tunnel(name)
+        store = self._store()
+        try:
+            await store.delete(name, uid, 0)
+        except EngineError:
+            store.delete_later(name, uid, 0)
+            raise
+        self._signals.setdefault(process.container, signal.SIGKILL)
+
+    def pipes(self, process: KernelProcess) -> PipeEnds:
+        """Return no pipes: the cluster keeps what a pod writes."""
+        return PipeEnds(process.pid)
+
+    # ---- the record
+
+    async def list(self) -> tuple[KernelProcess, ...]:
+        return tuple(found.process for found in await self.find() if found.is_running)
+
+    async def find(self, labels: Mapping[str, str] | None = None) -> tuple[FoundContainer, ...]:
+        """Return the pods of this gateway's kernels that run or have ended. Raises EngineError.
+
+        Pods that were only starting are left out: their kernels are started again.
+        """
+        pods = await self._store().list()
+        found = find_kernels(pods, self._settings.cluster.gateway)
+        for problem in found.problems:
+            self._log.error("pods=unreadable reason=%s", problem)
+        by_uid = {pod["metadata"]["uid"]: pod for pod in pods}
+        listed = [await self._found(kernel, by_uid[kernel.uid]) for kernel in found.kernels.values()]
+        return tuple(one for one in listed if one is not None)
+
+    async def _found(self, kernel: FoundKernel, pod: Object) -> FoundContainer | None:
+        process = _process(kernel.record.kernel_id, pod["metadata"])
+        if kernel.state.phase in _OVER:
+            self._remember(process, _end_of(kernel.state))
+            return FoundContainer(process, pod["metadata"]["labels"], False)
+        if kernel.state.phase is not PodPhase.RUNNING:
+            return None
+        if kernel.pod not in self._tunnels:
+            try:
+                keys = read_keys(await self._store().secret(kernel.pod))
+            except StateError as error:
+                self._log.error("kernel=%s tunnel=none reason=%s", kernel.record.kernel_id, error)
+            else:
+                self._tunnel(kernel.record.kernel_id, pod, keys)
+        return FoundContainer(process, pod["metadata"]["labels"], True)
+
+    async def revive(self, found: FoundContainer) -> RelayRecord | None:
+        """Start a relay for a kernel whose relay is gone with the gateway's machine; None if that fails."""
+        name, uid = _of(found.process)
+        try:
+            pods = {pod["metadata"]["uid"]: pod for pod in await self._store().list()}
+            keys = read_keys(await self._store().secret(name))
+            request = relay_request(pods[uid], keys.connection_key)
+            await ensure_relay_host(self._runtime)
+            return await start_relay(self._runtime, request)
+        except (EngineError, RelayError, StateError, KeyError) as error:
+            self._log.error("kernel=%s relay=not_revived reason=%s", found.process.kernel_id, error)
+            return None
+
+    def close(self) -> None:
+        """End the watch and the tunnels; pods run on. Called in a thread."""
+        loop = self._loop
+        if loop is not None and loop.is_running():
+            with contextlib.suppress(RuntimeError):
+                asyncio.run_coroutine_threadsafe(self.stop(), loop).result(_LOOK_SECONDS)
+
+    async def stop(self) -> None:
+        """Do the same in the event loop."""
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            await end_task(watching)
+        for name in list(self._tunnels):
+            await self._stop_tunnel(name)
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.close()
+
+    # ---- its end
+
+    def _look(self, process: KernelProcess) -> ProcessEnd | None:
+        """Return how a kernel's process ended; None while it runs, or while its pod cannot be seen."""
+        if process.container in self._ends:
+            return self._ends[process.container]
+        store, (name, uid) = self._store(), _of(process)
+        pod = store.pod(name, uid)
+        number = self._signals.get(process.container)
+        if pod is not None and (state := pod_state(pod)).phase in _OVER:
+            self._remember(process, _end_of(state) if number is None else ProcessEnd(signal=number))
+        elif store.is_gone(uid):
+            self._remember(process, ProcessEnd(last_words=_DELETED) if number is None else ProcessEnd(signal=number))
+        elif pod is None:
+            store.look_for(name, uid)
+        return self._ends.get(process.container)
+
+    def _remember(self, process: KernelProcess, end: ProcessEnd) -> None:
+        while len(self._ends) >= _REMEMBERED_ENDS:
+            self._signals.pop(gone := next(iter(self._ends)), None)
+            del self._ends[gone]
+        self._ends[process.container] = end
+        self._log.info("kernel=%s pod=%s end=%s", process.kernel_id, _of(process)[0], exit_status(end))
+
+    def _store(self) -> PodStore:
+        if self._opened is None:
+            self._loop = asyncio.get_running_loop()
+            client = ClusterClient(self._configuration())
+            self._opened = PodStore(client, self._settings.cluster, asyncio.sleep, random.random, self._log)
+            self._watching = asyncio.create_task(self._opened.watch(), name="aliquot-pods")
+        return self._opened
+
+
+def _process(kernel_id: str, metadata: Mapping[str, Any]) -> KernelProcess:
+    """Return a pod's process: it has no pid here, and its container is the pod's name and uid."""
+    return KernelProcess(kernel_id, 0, 0, 0, f"{metadata['name']}/{metadata['uid']}")
+
+
+def _of(process: KernelProcess) -> tuple[str, str]:
+    name, _, uid = process.container.partition("/")
+    return name or kernel_pod_name(process.kernel_id), uid
+
+
+def _end_of(state: PodState) -> ProcessEnd:
+    code = state.exit_code
+    number = None if code is None else code - 128
+    is_signal = number is not None and number in set(signal.Signals)
+    # A plain exit has its code; the cluster's own reasons are told in words.
+    is_told = state.phase is PodPhase.EVICTED or code is None
+    return ProcessEnd(
+        exit_code=None if is_signal else code,
+        signal=number if is_signal else None,
+        last_words=state.reason if is_told else "",
+        is_out_of_memory="more host memory" in state.reason,
+    )

@@ -1,0 +1,291 @@
+"""The pods of one gateway's kernels in the cluster: made, watched, resized and deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+from jupyter_aliquot.gpu_hook.base.pacing import Backoff
+from jupyter_aliquot.provisioner.containers.plan import LABEL_PREFIX, ContainerLimits
+from jupyter_aliquot.provisioner.errors import AliquotError, LaunchError, StateError
+from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient, ClusterError, Collection, Object
+from jupyter_aliquot.provisioner.kubernetes.kernel_pod import KERNEL_CONTAINER, kernel_pod
+from jupyter_aliquot.provisioner.kubernetes.protection import relay_secret
+from jupyter_aliquot.provisioner.kubernetes.record import (
+    GATEWAY_LABEL,
+    KERNEL_LABEL,
+    RECORD_ANNOTATION,
+    KernelRecord,
+    kernel_selector,
+)
+from jupyter_aliquot.provisioner.kubernetes.settings import Cluster, PodPlan, RelayKeys
+from jupyter_aliquot.provisioner.kubernetes.states import refusal_text
+from jupyter_aliquot.provisioner.kubernetes.watch import ResourceWatch
+from jupyter_aliquot.provisioner.relay.wire.files import (
+    RelayRecord,
+    RelayRequest,
+    UnreadableRecordError,
+    read_relay_fields,
+)
+
+# The request of the kernel's relay, without its key: a gateway on another machine starts one again.
+RELAY_ANNOTATION = f"{LABEL_PREFIX}relay"
+_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 0.5, 15.0
+_LOOK_SECONDS = 0.2
+
+
+class PodStore:
+    """The pods of *cluster*'s gateway. *sleep* waits, and *chance* returns a number from 0 to 1."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        cluster: Cluster,
+        sleep: Callable[[float], Awaitable[None]],
+        chance: Callable[[], float],
+        log: logging.Logger,
+    ) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._sleep = sleep
+        self._log = log
+        self._pods = Collection("/api/v1", "pods", cluster.namespace, kernel_selector(cluster.gateway))
+        self._secrets = Collection("/api/v1", "secrets", cluster.namespace)
+        self._watch = ResourceWatch(client, self._pods, sleep, chance, log)
+        self._watch.listen(self._saw)
+        self._gone: set[str] = set()  # uids
+        self._sought: set[str] = set()  # uids of pods that the cluster is asked for
+        self._change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def watch(self) -> None:
+        """Watch the pods for as long as the gateway runs."""
+        await self._watch.run()
+
+    async def close(self) -> None:
+        """Give up what is not done yet."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._client.close()
+
+    # ---- what is seen
+
+    @property
+    def problem(self) -> str:
+        """Why pods cannot be seen now; empty if they can."""
+        return "" if self._watch.is_current or not self._watch.lists else self._watch.problem
+
+    def pod(self, name: str, uid: str) -> Object | None:
+        """Return a pod as it was last seen."""
+        found = self._watch.objects.get(name)
+        return found if found is not None and found["metadata"]["uid"] == uid else None
+
+    def is_gone(self, uid: str) -> bool:
+        """Return whether the cluster told that a pod is no more. A pod that cannot be seen is not gone."""
+        return uid in self._gone
+
+    def look_for(self, name: str, uid: str) -> None:
+        """Ask the cluster itself for a pod that the watch does not tell: it may have gone between two lists."""
+        if self._watch.is_current and uid not in self._sought:
+            self._sought.add(uid)
+            self._do(self._seek(name, uid), "aliquot-pod-look")
+
+    async def _seek(self, name: str, uid: str) -> None:
+        try:
+            found = await self._read(name)
+            if found is None or found["metadata"]["uid"] != uid:
+                self._gone.add(uid)
+                self._tell()
+        except ClusterError as error:
+            self._log.info("pod=%s unseen reason=%s", name, error)
+        finally:
+            self._sought.discard(uid)
+
+    def next_change(self) -> asyncio.Future[None]:
+        """Return a future that is done with the next change of any pod."""
+        return self._change
+
+    def _saw(self, before: Object | None, after: Object | None) -> None:
+        if before is not None and (after is None or after["metadata"]["uid"] != before["metadata"]["uid"]):
+            self._gone.add(before["metadata"]["uid"])
+        self._tell()
+
+    def _tell(self) -> None:
+        change, self._change = self._change, asyncio.get_running_loop().create_future()
+        if not change.done():
+            change.set_result(None)
+
+    async def list(self) -> list[Object]:
+        """Return all pods of the gateway's kernels. Raises ClusterError."""
+        return (await self._client.list(self._pods))[0]
+
+    async def secret(self, name: str) -> Object:
+        """Return the Secret of a kernel's pod. Raises StateError."""
+        try:
+            return await self._client.read(self._secrets, name)
+        except ClusterError as error:
+            raise StateError(f"The Secret {name} cannot be read: {error}") from error
+
+    # ---- what is changed
+
+    async def submit(
+        self,
+        record: KernelRecord,
+        plan: PodPlan,
+        keys: RelayKeys,
+        relay: RelayRecord,
+        until: float,
+        note: Callable[[str], None],
+    ) -> Object:
+        """Create a kernel's pod and its Secret, which goes with the pod, and return the pod.
+
+        While the API is away or busy it is tried again; *note* is called with the reason. Raises
+        ClusterError and LaunchError.
+        """
+        told = kernel_pod(self._cluster, record, plan)
+        told["metadata"]["annotations"][RELAY_ANNOTATION] = _relay_annotation(relay)
+        creating = asyncio.ensure_future(self._patiently(lambda: self._create(told), until, note))
+        try:
+            pod = await asyncio.shield(creating)
+        except asyncio.CancelledError:
+            self._do(self._undo(creating), "aliquot-pod-undo")  # the server may have created it by now
+            raise
+        try:
+            secret = relay_secret(self._cluster, record, keys)
+            owner = {"apiVersion": "v1", "kind": "Pod"} | {one: pod["metadata"][one] for one in ("name", "uid")}
+            secret["metadata"]["ownerReferences"] = [owner]
+            await self._patiently(lambda: self._create_secret(secret), until, note)
+        except BaseException:
+            self.delete_later(pod["metadata"]["name"], pod["metadata"]["uid"], 0)
+            raise
+        return pod
+
+    async def delete(self, name: str, uid: str, grace_seconds: int | None) -> None:
+        """Delete a pod, and no other of its name; a missing one is no error. Raises ClusterError."""
+        try:
+            await self._client.delete(self._pods, name, uid, grace_seconds)
+        except ClusterError as error:
+            if error.code != 409:  # another pod has the name by now
+                raise
+
+    def delete_later(self, name: str, uid: str, grace_seconds: int | None) -> None:
+        """Delete a pod in the background, however long the API is away."""
+        self._do(self._delete(name, uid, grace_seconds), "aliquot-pod-end")
+
+    def _do(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _undo(self, creating: asyncio.Future[Object]) -> None:
+        with contextlib.suppress(AliquotError):
+            metadata = (await creating)["metadata"]
+            await self._delete(metadata["name"], metadata["uid"], 0)
+
+    async def resize(self, name: str, uid: str, limits: ContainerLimits) -> None:
+        """Change CPU and memory of a pod's kernel. Raises ClusterError."""
+        pod = self.pod(name, uid)
+        if pod is None:
+            return
+        containers = copy.deepcopy(pod["spec"]["containers"])
+        for one in containers:
+            if one["name"] == KERNEL_CONTAINER:
+                amounts = {} if limits.cpus is None else {"cpu": f"{round(limits.cpus * 1000)}m"}
+                amounts |= {} if limits.memory is None else {"memory": str(int(limits.memory))}
+                one["resources"] = {kind: {**one["resources"].get(kind, {}), **amounts} for kind in _KINDS}
+        await self._client.patch(self._pods, name, {"spec": {"containers": containers}}, "resize")
+
+    async def _delete(self, name: str, uid: str, grace_seconds: int | None) -> None:
+        waits = Backoff(_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS)
+        while True:
+            try:
+                await self.delete(name, uid, grace_seconds)
+                return
+            except ClusterError as error:
+                self._log.warning("pod=%s delete=later reason=%s", name, error)
+                await self._sleep(max(error.retry_after or 0.0, waits.next_seconds()))
+
+    async def _create(self, told: Object) -> Object:
+        name = told["metadata"]["name"]
+        while True:
+            try:
+                return await self._client.create(self._pods, told)
+            except ClusterError as error:
+                if error.code != 409 or error.reason != "AlreadyExists":
+                    raise
+            found = await self._read(name)
+            if found is None:
+                continue
+            before, now = found["metadata"], told["metadata"]
+            if (before.get("annotations") or {}).get(RECORD_ANNOTATION) == now["annotations"][RECORD_ANNOTATION]:
+                return found  # the answer to an earlier try was lost
+            if any(
+                (before.get("labels") or {}).get(one) != now["labels"][one] for one in (KERNEL_LABEL, GATEWAY_LABEL)
+            ):
+                raise LaunchError(f"The pod {name} is there already, and is no kernel of this gateway. Delete it")
+            await self.delete(name, before["uid"], 0)  # what is left of the kernel's last run
+            await self._sleep(_LOOK_SECONDS)
+
+    async def _create_secret(self, told: Object) -> Object:
+        name = told["metadata"]["name"]
+        while True:
+            try:
+                return await self._client.create(self._secrets, told)
+            except ClusterError as error:
+                if error.code != 409 or error.reason != "AlreadyExists":
+                    raise
+            # It is immutable, and of the kernel's last run.
+            await self._client.delete(self._secrets, name)
+
+    async def _read(self, name: str) -> Object | None:
+        try:
+            return await self._client.read(self._pods, name)
+        except ClusterError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    async def _patiently(
+        self, call: Callable[[], Awaitable[Object]], until: float, note: Callable[[str], None]
+    ) -> Object:
+        waits = Backoff(_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS)
+        while True:
+            try:
+                return await call()
+            except ClusterError as error:
+                seconds = max(error.retry_after or 0.0, waits.next_seconds())
+                if error.code not in _AGAIN or time.monotonic() + seconds > until:
+                    raise
+                note(refusal_text(error))
+                await self._sleep(seconds)
+
+
+_KINDS = ("requests", "limits")
+# Away, busy, and failures of the server that pass.
+_AGAIN = (0, 429, 500, 502, 503, 504)
+
+
+def relay_request(pod: Object, key: str) -> RelayRequest:
+    """Return the request of a kernel's relay in its pod's annotation. Raises StateError."""
+    try:
+        told = json.loads(pod["metadata"]["annotations"][RELAY_ANNOTATION])
+        request = RelayRequest(**{**told, "key": key})
+    except (KeyError, TypeError, ValueError) as error:
+        raise StateError(f"The pod {pod['metadata'].get('name')} has no readable relay: {error!r}") from error
+    return replace(request, owner_pid=None, owner_start_time_ticks=None)
+
+
+def _relay_annotation(relay: RelayRecord) -> str:
+    try:
+        fields: dict[str, Any] = read_relay_fields(relay.folder)
+        return json.dumps({**fields["request"], "key": "", "facts": dict(relay.facts)}, separators=(",", ":"))
+    except (OSError, UnreadableRecordError, KeyError, TypeError) as error:
+        raise LaunchError(f"The relay of kernel {relay.kernel_id} has no readable record: {error!r}") from error

@@ -1,0 +1,170 @@
+"""The gateway's end of a pod's tunnel: the kernel's sockets, as if the kernel ran on this machine.
+
+A relay that stands beside the gateway finds them in its folder. They are there while the pod's
+kernel is. Messages are read by neither end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import ssl
+from pathlib import Path
+
+import zmq
+import zmq.asyncio
+
+from jupyter_aliquot.gpu_hook.base.pacing import Backoff
+from jupyter_aliquot.gpu_hook.waiting import end_task
+from jupyter_aliquot.provisioner.errors import EngineError, EngineUnavailableError
+from jupyter_aliquot.provisioner.kubernetes.settings import RelayKeys
+from jupyter_aliquot.provisioner.relay.wire.messages import Signer, new_id
+
+from .keys import client_context
+from .sidecar import SCHEME
+from .stream import CHANNELS, LIFE, LONGEST_LINE, OK, Stream, has_sockets, pipe
+
+_CONNECT_SECONDS = 10.0
+_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.05, 5.0
+_LOOK_SECONDS = 0.25
+_INTERRUPT_SECONDS = 5.0
+_CONTROL = CHANNELS[-1]
+
+
+class KernelTunnel:
+    """The tunnel to the kernel at *address*, whose sockets it makes in *folder* as ``s-1`` to ``s-5``."""
+
+    def __init__(
+        self, kernel_id: str, address: tuple[str, int], keys: RelayKeys, folder: Path, log: logging.Logger
+    ) -> None:
+        self._kernel_id = kernel_id
+        self._address = address
+        self._keys = keys
+        self._folder = folder
+        self._log = log
+        self._context: ssl.SSLContext | None = None
+        self._servers: list[asyncio.AbstractServer] = []
+        self._passing: set[asyncio.Task[None]] = set()
+        self._keeper: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Lead connections to the kernel, and connect again after each loss, until `close`."""
+        if self._keeper is None:
+            self._keeper = asyncio.create_task(self._keep(), name=f"aliquot-tunnel-{self._kernel_id}")
+
+    async def close(self) -> None:
+        """End the tunnel. Idempotent."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            await end_task(keeper)
+
+    async def interrupt(self) -> None:
+        """Have the kernel interrupt itself by a message: no signal reaches into a pod. Raises EngineError."""
+        context = zmq.asyncio.Context()
+        socket = context.socket(zmq.DEALER)
+        socket.linger = 0
+        try:
+            socket.connect(f"ipc://{self._path(_CONTROL)}")
+            signer = Signer(self._keys.connection_key, SCHEME, new_id())
+            await socket.send_multipart(signer.message("interrupt_request", {}))
+            await asyncio.wait_for(socket.recv_multipart(), _INTERRUPT_SECONDS)
+        except asyncio.TimeoutError:
+            raise EngineUnavailableError(
+                f"The kernel did not take the interrupt within {_INTERRUPT_SECONDS:g} s. Try again, or restart it"
+            ) from None
+        except (zmq.ZMQError, OSError) as error:
+            raise EngineError(f"The interrupt cannot be sent to the kernel: {error}") from error
+        finally:
+            socket.close()
+            context.term()
+
+    async def _keep(self) -> None:
+        waits = Backoff(_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS)
+        try:
+            while True:
+                try:
+                    life = await self.open(LIFE)
+                    waits.reset()
+                    await self._lead(life)
+                except (OSError, asyncio.TimeoutError, EngineError) as error:
+                    self._log.debug("kernel=%s tunnel=lost reason=%s", self._kernel_id, error)
+                except Exception:
+                    self._log.exception("kernel=%s tunnel=failed; it is made again", self._kernel_id)
+                await asyncio.sleep(waits.next_seconds())
+        finally:
+            await self._stop_leading()
+
+    async def _lead(self, life: Stream) -> None:
+        """Have the sockets in the folder until the pod's end."""
+        ended = asyncio.ensure_future(life[0].read())
+        try:
+            while not ended.done():
+                # The relay empties the folder when it takes the kernel for ended.
+                if not has_sockets(self._folder):
+                    await self._stop_leading()
+                    await self._listen()
+                await asyncio.wait({ended}, timeout=_LOOK_SECONDS)
+        finally:
+            ended.cancel()
+            life[1].close()
+            await self._stop_leading()
+
+    async def _listen(self) -> None:
+        for channel in CHANNELS:
+            self._servers.append(
+                await asyncio.start_unix_server(self._handler(channel), os.fspath(self._path(channel)))
+            )
+        self._log.info("kernel=%s tunnel=up address=%s:%d", self._kernel_id, *self._address)
+
+    async def _stop_leading(self) -> None:
+        servers, self._servers = self._servers, []
+        for server in servers:
+            server.close()
+        passing = list(self._passing)
+        for task in passing:
+            task.cancel()
+        await asyncio.gather(*passing, return_exceptions=True)
+        for channel in CHANNELS if servers else ():
+            with contextlib.suppress(OSError):
+                self._path(channel).unlink()
+
+    def _handler(self, channel: str):  # type: ignore[no-untyped-def]  # asyncio's own protocol
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None  # asyncio runs each connection in a task
+            self._passing.add(task)
+            try:
+                await pipe((reader, writer), await self.open(channel))
+            except (OSError, asyncio.TimeoutError, EngineError) as error:
+                self._log.debug("kernel=%s channel=%s lost reason=%s", self._kernel_id, channel, error)
+            finally:
+                self._passing.discard(task)
+                writer.close()
+
+        return handle
+
+    async def open(self, channel: str) -> Stream:
+        """Return a connection to one of the kernel's sockets. Raises OSError, TimeoutError and EngineError."""
+        if self._context is None:
+            self._context = client_context(self._keys)
+        connecting = asyncio.open_connection(*self._address, ssl=self._context, limit=LONGEST_LINE)
+        reader, writer = await asyncio.wait_for(connecting, _CONNECT_SECONDS)
+        try:
+            writer.write(f"{self._keys.token} {channel}\n".encode())
+            await writer.drain()
+            # The kernel may take long to make its sockets.
+            answer = await (reader.readline() if channel == LIFE else self._soon(reader))
+            if answer != OK:
+                raise EngineUnavailableError("the pod's sidecar refused the connection")
+        except BaseException:
+            writer.close()
+            raise
+        return reader, writer
+
+    async def _soon(self, reader: asyncio.StreamReader) -> bytes:
+        return await asyncio.wait_for(reader.readline(), _CONNECT_SECONDS)
+
+    def _path(self, channel: str) -> Path:
+        return self._folder / f"s-{channel}"

@@ -1,0 +1,257 @@
+"""Kernels as pods on the API double: starts in words, ends, an API that is away, and what a later gateway finds.
+
+A test plays the kubelet by the pods' status. The kernel's own sockets are the node double's subject.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_double.server import ApiDouble
+from api_double.store import RESOURCES
+
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan, Mount
+from jupyter_aliquot.provisioner.errors import LaunchError
+from jupyter_aliquot.provisioner.kubernetes.client import ClusterAwayError
+from jupyter_aliquot.provisioner.kubernetes.pods.plans import safe_name
+from jupyter_aliquot.provisioner.kubernetes.pods.runtime import PodRuntime
+from jupyter_aliquot.provisioner.kubernetes.settings import Cluster as ClusterSettings, PodSettings, Volume
+from jupyter_aliquot.provisioner.launch_spec import LaunchSpec
+from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord, write_relay_fields
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, KernelProcess, Request
+from jupyter_aliquot.provisioner.runtime.base import Launch
+
+from .conftest import Cluster, until
+
+PODS, SECRETS = RESOURCES["pods"], RESOURCES["secrets"]
+NAME = "aliquot-kernel-k1"
+Scene = Callable[["Place"], Awaitable[None]]
+
+
+class Place:
+    """A gateway's runtime on the double."""
+
+    def __init__(self, double: ApiDouble, cluster: Cluster, folder: Path) -> None:
+        self.double, self._cluster, self._folder = double, cluster, folder
+        self.runtime = self.another()
+
+    def another(self, **settings: Any) -> PodRuntime:
+        """Return the runtime of a gateway of the same name."""
+        told = PodSettings(ClusterSettings("default", "g", "relay:1"), **settings)
+        return PodRuntime(
+            told, RuntimeDir(self._folder), logging.getLogger("test"), lambda: self._cluster.configuration
+        )
+
+    def launch(self, plan: ContainerPlan | None = None) -> Launch:
+        folder = RuntimeDir(self._folder).relay("k1")
+        (folder / "k").mkdir(parents=True, exist_ok=True)
+        front = {"key": "a-key"}
+        facts = {"owner": "zoë", "label": "a.ipynb", "kernelspec": "torch.gpu-0.25", "teams": ["ml"]}
+        record = RelayRecord("k1", folder, front, 1, 1, "boot", 1, facts)
+        write_relay_fields(folder, {"request": {"kernel_id": "k1", "key": "a-key"}, "facts": facts})
+        grant = Grant("k1", "zoë", Request(GpuShare(25)), "gpu-1", (), "/k", (("ALIQUOT_X", "1"),))
+        spec = LaunchSpec("k1", ("python", "-f", str(record.kernel_connection_file)), ())
+        return Launch(spec, grant=grant, container=plan or ContainerPlan("torch:1"), relay=record)
+
+    def pod(self) -> dict[str, Any]:
+        return self.double.store.read(PODS, "default", NAME)
+
+    def is_there(self) -> bool:
+        return any(one["metadata"]["name"] == NAME for one in self.double.store.list(PODS, "default")[0])
+
+    def uid(self) -> str:
+        return str(self.pod()["metadata"]["uid"]) if self.is_there() else ""
+
+    def tell(self, status: dict[str, Any], node: str = "gpu-1") -> None:
+        """Write the pod's status, as scheduler and kubelet do."""
+        if node and not self.pod()["spec"].get("nodeName"):
+            pod = self.pod()
+            bound = {**pod, "spec": {**pod["spec"], "nodeName": node}}
+            self.double.store.replace(PODS, "default", NAME, bound)
+        self.double.store.replace(PODS, "default", NAME, {**self.pod(), "status": status}, "status")
+
+    def run(self) -> None:
+        running = {"name": "kernel", "state": {"running": {}}}
+        self.tell({"phase": "Running", "podIP": "127.0.0.1", "containerStatuses": [running]})
+
+    def exit(self, code: int, reason: str = "Error") -> None:
+        ended = {"name": "kernel", "state": {"terminated": {"exitCode": code, "reason": reason}}}
+        self.tell({"phase": "Failed" if code else "Succeeded", "podIP": "127.0.0.1", "containerStatuses": [ended]})
+
+    async def started(self, runtime: PodRuntime | None = None) -> KernelProcess:
+        before = self.uid()
+        start = asyncio.ensure_future((runtime or self.runtime).create(self.launch()))
+        await until(lambda: start.done() or self.uid() not in ("", before))
+        self.run()
+        return await start
+
+
+@pytest.fixture
+def play(a_double: ApiDouble, on_double: Cluster) -> Callable[[Scene], None]:
+    def run(scene: Scene) -> None:
+        async def act() -> None:
+            with tempfile.TemporaryDirectory(prefix="aqp-") as folder:
+                place = Place(a_double, on_double, Path(folder))
+                await asyncio.wait_for(scene(place), 120)
+                await place.runtime.stop()
+
+        asyncio.run(act())
+
+    return run
+
+
+def test_a_start_waits_with_the_clusters_reasons_and_runs_on_the_grants_node(play: Callable[[Scene], None]) -> None:
+    async def scene(place: Place) -> None:
+        start = asyncio.ensure_future(place.runtime.create(place.launch()))
+        await until(place.is_there)
+        text = "0/1 nodes are available: 1 Insufficient cpu."
+        told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}
+        place.tell({"phase": "Pending", "conditions": [told]}, node="")
+        await until(lambda: place.runtime.waiting_reason("k1") == f"No node has room for the pod: {text}")
+        pull = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
+        place.tell({"phase": "Pending", "containerStatuses": [{"name": "kernel", "image": "torch:1", "state": pull}]})
+        await until(lambda: "The image 'torch:1' cannot be fetched" in (place.runtime.waiting_reason("k1") or ""))
+        place.run()
+        process = await start
+        assert place.runtime.waiting_reason("k1") is None
+        assert await place.runtime.poll(process) is None
+
+        pod, secret = place.pod(), place.double.store.read(SECRETS, "default", NAME)
+        term = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        assert term["nodeSelectorTerms"][0]["matchFields"][0]["values"] == ["gpu-1"]
+        assert pod["spec"]["containers"][0]["command"][-1] == "/run/aliquot/connection/connection.json"
+        assert secret["metadata"]["ownerReferences"][0]["uid"] == pod["metadata"]["uid"]
+
+    play(scene)
+
+
+def test_a_start_that_is_given_up_or_deleted_leaves_no_pod(play: Callable[[Scene], None]) -> None:
+    async def scene(place: Place) -> None:
+        given_up = asyncio.ensure_future(place.runtime.create(place.launch()))
+        await until(place.is_there)
+        given_up.cancel()
+        await until(lambda: not place.is_there())
+        deleted = asyncio.ensure_future(place.runtime.create(place.launch()))
+        await until(place.is_there)
+        place.double.store.delete(PODS, "default", NAME, {"gracePeriodSeconds": 0})
+        with pytest.raises(LaunchError, match="deleted by another program"):
+            await deleted
+
+    play(scene)
+
+
+def test_the_end_of_a_pod_is_the_kernels_and_has_its_reason(play: Callable[[Scene], None]) -> None:
+    async def scene(place: Place) -> None:
+        process = await place.started()
+        place.exit(3)
+        assert await place.runtime.wait(process) == 3
+        await place.runtime.remove(process)
+        assert not place.is_there()
+
+        process = await place.started()
+        place.exit(137, "OOMKilled")
+        assert await place.runtime.wait(process) == -signal.SIGKILL
+        end = await place.runtime.ending(process)
+        assert end is not None
+        assert end.is_out_of_memory
+
+        # The pod of the last run is still there: the next start takes its name.
+        process = await place.started()
+        told = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager", "message": "tainted"}
+        place.tell({"phase": "Running", "conditions": [told]})
+        assert await place.runtime.wait(process) == 255
+        end = await place.runtime.ending(process)
+        assert end is not None
+        assert "its node was not ready" in end.last_words
+
+    play(scene)
+
+
+def test_a_signal_that_ends_processes_deletes_the_pod(play: Callable[[Scene], None]) -> None:
+    async def scene(place: Place) -> None:
+        process = await place.started()
+        await place.runtime.signal(process, signal.SIGTERM)
+        assert place.pod()["metadata"]["deletionTimestamp"]
+        assert await place.runtime.poll(process) is None, "it has its grace period"
+        await place.runtime.signal(process, signal.SIGKILL)
+        assert await place.runtime.wait(process) == -signal.SIGKILL
+        assert not place.is_there()
+
+    play(scene)
+
+
+def test_a_pod_that_cannot_be_seen_is_not_taken_for_ended(play: Callable[[Scene], None]) -> None:
+    async def scene(place: Place) -> None:
+        process = await place.started()
+        place.double.go_away()
+        with pytest.raises(ClusterAwayError, match="does not answer"):
+            await place.runtime.signal(process, signal.SIGTERM)
+        assert await place.runtime.poll(process) is None
+        assert await place.runtime.ending(process) is None
+        place.double.come_back()
+
+    play(scene)
+
+
+def test_a_later_gateway_finds_the_kernels_on_their_pods_alone(play: Callable[[Scene], None]) -> None:
+    async def scene(place: Place) -> None:
+        process = await place.started()
+        await place.runtime.stop()
+        later = place.another()
+        (found,) = await later.find()
+        assert (found.process, found.is_running) == (process, True)
+        assert await later.poll(process) is None
+        place.exit(0)
+        assert await later.wait(process) == 0
+        (found,) = await later.find()
+        assert not found.is_running
+        await later.stop()
+
+    play(scene)
+
+
+def test_a_pod_that_does_not_run_in_time_ends_its_start_with_the_reason(play: Callable[[Scene], None]) -> None:
+    async def scene(place: Place) -> None:
+        hasty = place.another(start_seconds=0.5)
+        with pytest.raises(LaunchError, match=r"does not run after 0\.5 s"):
+            await hasty.create(place.launch())
+        await until(lambda: not place.is_there())
+        await hasty.stop()
+
+    play(scene)
+
+
+def test_folders_of_the_gateways_machine_are_refused(play: Callable[[Scene], None]) -> None:
+    async def scene(place: Place) -> None:
+        plan = ContainerPlan("torch:1", mounts=(Mount("/data", "/data"),))
+        with pytest.raises(LaunchError, match=r"c\.KernelPods\.volumes"):
+            await place.runtime.create(place.launch(plan))
+
+    play(scene)
+
+
+def test_cpu_and_memory_follow_a_resize(play: Callable[[Scene], None]) -> None:
+    async def scene(place: Place) -> None:
+        process = await place.started()
+        left = await place.runtime.resize(process, ContainerLimits(Bytes(1 << 30), 2.0))
+        if not left:
+            limits = place.pod()["spec"]["containers"][0]["resources"]["limits"]
+            assert (limits["cpu"], limits["memory"]) == ("2000m", str(1 << 30))
+        else:
+            assert "stay as they are" in left
+
+    play(scene)
+
+
+def test_two_users_never_share_a_name_of_a_volume() -> None:
+    names = ["ann", "Ann", "a-nn", "zoë@example.org", "zo-c3-ab"]
+    assert len({safe_name(one) for one in names}) == len(names)
+    assert Volume("home", {}, "/home").name == "home"

@@ -1,0 +1,129 @@
+"""The tunnel between gateway and pod: the real sidecar as a process, and sockets in the kernel's place."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ports import free_port
+
+from jupyter_aliquot.provisioner.errors import EngineUnavailableError
+from jupyter_aliquot.provisioner.kubernetes.tunnel.gateway import KernelTunnel
+from jupyter_aliquot.provisioner.kubernetes.tunnel.keys import make_keys
+from jupyter_aliquot.provisioner.kubernetes.tunnel.stream import CHANNELS
+
+from .conftest import PATIENCE_SECONDS, until
+
+KEYS = make_keys("a-key")
+LOG = logging.getLogger("test")
+
+
+class Pod:
+    """A sidecar, and the folders that its pod gives it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.connection, self.keys, self.here = folder / "c", folder / "k", folder / "h"
+        for one in (self.connection, self.keys, self.here):
+            one.mkdir()
+        told = {"token": KEYS.token.encode(), "tls.crt": KEYS.certificate, "tls.key": KEYS.private_key}
+        for name, value in {**told, "connection-key": b"a-key"}.items():
+            (self.keys / name).write_bytes(value)
+        self.port = free_port()
+        words = ["-m", "jupyter_aliquot.provisioner.kubernetes.tunnel.sidecar", "--connection", str(self.connection)]
+        words += ["--keys", str(self.keys), "--port", str(self.port)]
+        env = {**os.environ, "ALIQUOT_POD_IP": "127.0.0.1"}
+        self.process = subprocess.Popen([sys.executable, *words], env=env)
+        self._servers: list[asyncio.AbstractServer] = []
+
+    def tunnel(self, keys: object = KEYS) -> KernelTunnel:
+        return KernelTunnel("k", ("127.0.0.1", self.port), keys, self.here, LOG)  # type: ignore[arg-type]
+
+    async def begin_kernel(self) -> None:
+        """Make the kernel's sockets, each of which answers what it hears, with its number before."""
+        for channel in CHANNELS:
+
+            async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, channel: str = channel) -> None:
+                while piece := await reader.read(1 << 16):
+                    writer.write(channel.encode() + piece)
+                writer.close()
+
+            self._servers.append(await asyncio.start_unix_server(echo, self.connection / f"s-{channel}"))
+
+    def end_kernel(self) -> None:
+        for server in self._servers:
+            server.close()
+
+    async def ask(self, channel: str, said: bytes) -> bytes:
+        reader, writer = await asyncio.open_unix_connection(self.here / f"s-{channel}")
+        writer.write(said)
+        answer = await asyncio.wait_for(reader.readexactly(len(said) + 1), PATIENCE_SECONDS)
+        writer.close()
+        return answer
+
+    def has_sockets(self) -> bool:
+        return all((self.here / f"s-{channel}").exists() for channel in CHANNELS)
+
+
+@pytest.fixture
+def a_pod() -> Iterator[Pod]:
+    folder = Path(tempfile.mkdtemp(prefix="aqt-"))  # short: paths of sockets are
+    pod = Pod(folder)
+    yield pod
+    pod.process.kill()
+    pod.process.wait()
+    shutil.rmtree(folder)
+
+
+def test_sockets_are_there_with_the_kernel_and_lead_to_it(a_pod: Pod) -> None:
+    async def scene() -> None:
+        tunnel = a_pod.tunnel()
+        tunnel.start()
+        await until(lambda: (a_pod.connection / "connection.json").exists())
+        assert not a_pod.has_sockets(), "a relay would take the kernel for one that answers"
+        await a_pod.begin_kernel()
+        await until(a_pod.has_sockets)
+        assert [await a_pod.ask(channel, b"hello") for channel in CHANNELS] == [
+            f"{channel}hello".encode() for channel in CHANNELS
+        ]
+        # The relay empties the folder when it has lost the kernel.
+        (a_pod.here / "s-1").unlink()
+        await until(a_pod.has_sockets)
+        assert await a_pod.ask("1", b"again") == b"1again"
+        a_pod.process.send_signal(signal.SIGTERM)
+        await until(lambda: not a_pod.has_sockets())
+        await tunnel.close()
+        a_pod.end_kernel()
+
+    asyncio.run(scene())
+    told = json.loads((a_pod.connection / "connection.json").read_text())
+    assert (told["key"], told["ip"]) == ("a-key", f"{a_pod.connection}/s")
+    assert a_pod.process.wait(PATIENCE_SECONDS) == 0
+
+
+def test_neither_another_token_nor_another_certificate_opens_a_tunnel(a_pod: Pod) -> None:
+    async def scene() -> None:
+        await a_pod.begin_kernel()
+        right = a_pod.tunnel()
+        right.start()
+        await until(a_pod.has_sockets)
+        await right.close()
+        assert not a_pod.has_sockets()
+        with pytest.raises(EngineUnavailableError, match="refused"):
+            await a_pod.tunnel(replace(KEYS, token="another-token")).open("1")
+        with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
+            await a_pod.tunnel(make_keys("a-key")).open("1")
+        a_pod.end_kernel()
+
+    asyncio.run(scene())
