@@ -17,7 +17,16 @@ from jupyter_aliquot.gateway.reports.invitation import Invitation, Invitations
 from jupyter_aliquot.gateway.reports.kernel import Kernel, Share
 from jupyter_aliquot.gateway.reports.outputs import RunningCells
 from jupyter_aliquot.gateway.reports.quota import Queue, Quota
-from jupyter_aliquot.gateway.reports.status import DryRun, Folder, Nodes, NodeSchedule, RemoteNode, Sizes, Status
+from jupyter_aliquot.gateway.reports.status import (
+    DryRun,
+    Folder,
+    Nodes,
+    NodeSchedule,
+    RemoteNode,
+    SessionOptions,
+    Sizes,
+    Status,
+)
 from jupyter_aliquot.gateway.reports.usage import UsageReport
 
 from .exchange import PREFIX, Call, path_part
@@ -66,6 +75,21 @@ def status() -> Call[Status]:
 def sizes() -> Call[Sizes]:
     """Return the sizes that are listed, and the grammar of all others."""
     return _get("sizes", Sizes)
+
+
+def session_options(
+    kernelspec: str, cpus: str | None = None, ram: str | None = None, folders: str | None = None
+) -> Call[SessionOptions]:
+    """Return what may be chosen beside the size of a new kernel, and the name that asks for a choice.
+
+    Args:
+        kernelspec: In a size, such as ``pytorch.gpu-0.25``.
+        cpus: CPUs of the host, such as ``4``.
+        ram: Memory of the host, such as ``16GiB``.
+        folders: Names of shared folders with commas between, or ``none``.
+    """
+    query = _query(kernelspec=kernelspec, cpus=cpus, ram=ram, folders=folders)
+    return _get("session-options", SessionOptions, query=query)
 
 
 def dry_run(

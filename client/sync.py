@@ -13,7 +13,15 @@ from jupyter_aliquot.gateway.reports.invitation import Invitation, Invitations
 from jupyter_aliquot.gateway.reports.kernel import Kernel, Share
 from jupyter_aliquot.gateway.reports.outputs import RunningCells
 from jupyter_aliquot.gateway.reports.quota import Queue, Quota
-from jupyter_aliquot.gateway.reports.status import DryRun, Folder, NodeSchedule, RemoteNode, Sizes, Status
+from jupyter_aliquot.gateway.reports.status import (
+    DryRun,
+    Folder,
+    NodeSchedule,
+    RemoteNode,
+    SessionOptions,
+    Sizes,
+    Status,
+)
 from jupyter_aliquot.gateway.reports.usage import UsageReport
 
 from . import jupyter, operations
@@ -68,6 +76,19 @@ class Client:
     def sizes(self) -> Sizes:
         """Return the sizes that are listed, and the grammar of all others."""
         return self._portal.run(self._exchange.send(operations.sizes()))
+
+    def session_options(
+        self, kernelspec: str, cpus: str | None = None, ram: str | None = None, folders: str | None = None
+    ) -> SessionOptions:
+        """Return what may be chosen beside the size of a new kernel, and the name that asks for a choice.
+
+        Args:
+            kernelspec: In a size, such as ``pytorch.gpu-0.25``.
+            cpus: CPUs of the host, such as ``4``.
+            ram: Memory of the host, such as ``16GiB``.
+            folders: Names of shared folders with commas between, or ``none``.
+        """
+        return self._portal.run(self._exchange.send(operations.session_options(kernelspec, cpus, ram, folders)))
 
     def dry_run(
         self,

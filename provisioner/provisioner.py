@@ -70,6 +70,16 @@ class AliquotProvisioner(LocalProvisioner):
         "",
         help="How memory may leave the GPU while the kernel is idle: vmm, managed or off; empty: as the node has it.",
     ).tag(config=True)
+    cpus = CUnicode("", help="CPUs of the kernel, where a gateway can limit them; empty: the size's part.").tag(
+        config=True
+    )
+    ram = CUnicode(
+        "",
+        help="Memory of the host for the kernel, such as 16GiB, where a gateway can limit it; empty: the size's part.",
+    ).tag(config=True)
+    folders = Unicode(
+        "", help="Shared folders of a kernel in a container, by name with commas between; none: no folder; empty: all."
+    ).tag(config=True)
     wait_seconds = Float(
         50.0, help="How long a kernel that asks for its grant by itself waits; below its client's start time-out."
     ).tag(config=True)
@@ -124,6 +134,7 @@ class AliquotProvisioner(LocalProvisioner):
         self.relay_facts = kwargs.pop("relay_facts", self.relay_facts)
         self.account = kwargs.pop("account", self.account)
         self.group = kwargs.pop("group", self.group)
+        self._check_host_part()
         if self.grant is None:
             await self._get_grant(given, self._names(kwargs.get("env")))
         try:
@@ -150,6 +161,17 @@ class AliquotProvisioner(LocalProvisioner):
         if not self.gpus:
             return None
         return parse_request(self.gpus, self.memory_limit, self.priority, self.residency)
+
+    def _check_host_part(self) -> None:
+        """Refuse CPUs or memory of the host for a kernel that nothing limits. Raises LaunchError."""
+        if (self.cpus or self.ram) and self.container is None and not self.group:
+            asked = " and ".join(
+                filter(None, (self.cpus and f"{self.cpus} CPUs", self.ram and f"{self.ram} of host memory"))
+            )
+            raise LaunchError(
+                f"Requested {asked} for kernel {self.kernel_id}, but it starts here as a process that nothing limits. "
+                "Choose a kernelspec without them, or start it through a gateway with containers or accounts"
+            )
 
     async def _get_grant(self, given: Grant | None, names: Names) -> None:
         request = self.request()

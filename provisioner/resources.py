@@ -108,6 +108,25 @@ class Request:
 
 
 @dataclass(frozen=True)
+class HostPart:
+    """The part of its host that a kernel requests beside its GPUs.
+
+    ``cpus`` and ``memory`` None: the size's own part. ``folders``: the names of the shared folders
+    that it sees; None: all of its user's.
+    """
+
+    cpus: float | None = None
+    memory: Bytes | None = None
+    folders: tuple[str, ...] | None = None
+
+    def __bool__(self) -> bool:
+        return self != NO_HOST_PART
+
+
+NO_HOST_PART = HostPart()
+
+
+@dataclass(frozen=True)
 class Quota:
     """The limit in force on one device of a node.
 

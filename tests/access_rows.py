@@ -88,6 +88,7 @@ TABLE = (
     # Aliquot's. The kernel has no GPU: users who may change it get that answer.
     Row("GET", "aliquot/api/v1/status", ALL),
     Row("GET", "aliquot/api/v1/sizes", ALL),
+    Row("GET", "aliquot/api/v1/session-options?kernelspec=python3.gpu-0.25", ALL),
     Row("GET", "aliquot/api/v1/dry-run?gpus=0.25", ALL),
     Row("GET", "aliquot/api/v1/dry-run?gpus=0.25&replaces={k}", READ),
     Row("GET", "aliquot/api/v1/dry-run?gpus=0.25&kernel={k}", own(409, 409)),

@@ -6,16 +6,22 @@ status/report.py decides what a user may see.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
+from jupyter_client.kernelspec import NoSuchKernel
 from jupyter_server.auth.decorator import authorized
 from prometheus_client import CONTENT_TYPE_LATEST
 from tornado.web import HTTPError, RequestHandler, authenticated
 
+from jupyter_aliquot.gateway.base.http_errors import http_error
+from jupyter_aliquot.gateway.containers.host_choice import CHOSEN, options_report, wanted_part
+from jupyter_aliquot.gateway.containers.images import image_of
+from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
 from jupyter_aliquot.gateway.reports.status import Sizes
-from jupyter_aliquot.gateway.sizes.grammar import PATTERN, STEP, describe_grammar
+from jupyter_aliquot.gateway.sizes.grammar import PATTERN, STEP, describe_grammar, parse_size_name
 from jupyter_aliquot.gateway.status.report import status_text
+from jupyter_aliquot.provisioner.errors import AliquotError, RequestError
 
 from .administration import ADMINISTRATION_HANDLERS
 from .agents import AgentsHandler
@@ -81,6 +87,30 @@ class SizesHandler(AliquotHandler):
         return min(sizes, default=None)
 
 
+class SessionOptionsHandler(AliquotHandler):
+    """Answer the CPUs, memory and folders that a kernel of a size may have, and a choice's name.
+
+    A kernelspec's name carries the choice, as it carries the size: every client can request it.
+    """
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        asked = {name: self.get_query_argument(name) for name in CHOSEN if self.get_query_arguments(name)}
+        name, manager = self.get_query_argument("kernelspec"), cast(AliquotKernelManager, self.kernel_manager)
+        try:
+            spec, sized = self.kernel_spec_manager.get_kernel_spec(name), parse_size_name(name)
+            if sized is None:
+                raise RequestError(f"Requested the options of {name!r}, which names no size. Choose one of its sizes")
+            offer = manager.starts.host_offer(name, sized.request.gpus, self.requester)
+            wanted = wanted_part(sized.host, asked)
+        except NoSuchKernel as error:
+            raise HTTPError(404, str(error)) from error
+        except AliquotError as error:
+            raise http_error(error) from error
+        self.answer(options_report(sized, wanted, offer, spec.display_name, image_of(spec.metadata)))
+
+
 class MetricsHandler(AliquotHandler):
     """Answer the metrics as Prometheus text.
 
@@ -113,6 +143,7 @@ class NothingHandler(AliquotHandler):
 HANDLERS: tuple[tuple[str, type[RequestHandler]], ...] = (
     (r"/aliquot/api/v1/status", StatusHandler),
     (r"/aliquot/api/v1/sizes", SizesHandler),
+    (r"/aliquot/api/v1/session-options", SessionOptionsHandler),
     (r"/aliquot/api/v1/dry-run", DryRunHandler),
     (r"/aliquot/api/v1/dry-runs", DryRunsHandler),
     *KERNEL_HANDLERS,

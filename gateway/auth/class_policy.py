@@ -80,4 +80,4 @@ def _kernelspec_instead(kernelspec: str) -> str:
     if sized is None:
         return "a kernelspec whose name ends in -low"
     low = replace(sized.request, workload_class=WorkloadClass.OPPORTUNISTIC)
-    return f"the kernelspec {size_name(sized.base, low)}"
+    return f"the kernelspec {size_name(sized.base, low, sized.host)}"

@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from traitlets import Bool, Float, Int, TraitError, Unicode, validate
+from traitlets import Bool, Dict, Float, Int, TraitError, Unicode, validate
 from traitlets.config import Configurable
 
-from jupyter_aliquot.provisioner.containers.limits import LimitRules, NodeTotals
+from jupyter_aliquot.gateway.base.fields import Entry
+from jupyter_aliquot.provisioner.containers.limits import LimitRules, NodeTotals, SizeRules
 from jupyter_aliquot.provisioner.containers.plan import SMALLEST_MEMORY
-from jupyter_aliquot.provisioner.resources import Bytes
+from jupyter_aliquot.provisioner.errors import RequestError
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare
 
 
 class HostLimits(Configurable):
@@ -34,6 +36,18 @@ class HostLimits(Configurable):
         config=True
     )
     fixed_cpus = Float(0.0, help="CPUs of every kernel, whatever its share; 0 for the proportion.").tag(config=True)
+    most_cpus = Float(
+        0.0, help="The most CPUs that users may choose for a kernel, from floor_cpus on; 0: they choose none."
+    ).tag(config=True)
+    most_memory = Unicode(
+        "",
+        help="The most memory that users may choose for a kernel, from floor_memory on, such as 64GiB; empty: they "
+        "choose none.",
+    ).tag(config=True)
+    sizes = Dict(
+        help="Other values for single sizes: {'0.25': {'cpus': 2, 'memory': '8GiB', 'most_cpus': 4, 'most_memory': "
+        "'16GiB'}}. cpus and memory are what a kernel of the size gets unless its user chooses."
+    ).tag(config=True)
     pids = Int(1024, help="How many processes and threads a kernel may have.").tag(config=True)
     shm = Unicode("64MiB", help="Size of /dev/shm of a kernel.").tag(config=True)
 
@@ -54,6 +68,9 @@ class HostLimits(Configurable):
             fixed_cpus=self.fixed_cpus,
             pids=self.pids,
             shm=Bytes.parse(self.shm),
+            most_cpus=self.most_cpus,
+            most_memory=Bytes.parse(self.most_memory) if self.most_memory else Bytes(0),
+            sizes=tuple(sorted((_share(size), _size_rules(size, rules)) for size, rules in self.sizes.items())),
         )
 
     @validate("memory_fraction", "cpu_fraction")
@@ -62,21 +79,31 @@ class HostLimits(Configurable):
             raise _refused(proposal, "a number above 0 and at most 1")
         return float(proposal["value"])
 
-    @validate("floor_memory", "fixed_memory", "shm")
+    @validate("sizes")
+    def _are_sizes(self, proposal: dict[str, Any]) -> dict[str, Any]:
+        for size, rules in proposal["value"].items():
+            try:
+                _share(size)
+                _size_rules(size, rules)
+            except (RequestError, ValueError) as error:
+                raise TraitError(f"c.HostLimits.sizes: {error}") from None
+        return dict(proposal["value"])
+
+    @validate("floor_memory", "fixed_memory", "most_memory", "shm")
     def _is_an_amount(self, proposal: dict[str, Any]) -> str:
         name, text = proposal["trait"].name, str(proposal["value"])
         least = Bytes(1 << 20) if name == "shm" else SMALLEST_MEMORY
         try:
-            enough = (name == "fixed_memory" and not text) or Bytes.parse(text) >= least
+            enough = (name in ("fixed_memory", "most_memory") and not text) or Bytes.parse(text) >= least
         except ValueError:
             enough = False
         if not enough:
             raise _refused(proposal, f"an amount of memory of {least} or more, such as 4GiB")
         return text
 
-    @validate("floor_cpus", "fixed_cpus")
+    @validate("floor_cpus", "fixed_cpus", "most_cpus")
     def _are_cpus(self, proposal: dict[str, Any]) -> float:
-        none_is_right = proposal["trait"].name == "fixed_cpus" and proposal["value"] == 0
+        none_is_right = proposal["trait"].name != "floor_cpus" and proposal["value"] == 0
         if not none_is_right and not 0.01 <= proposal["value"] < 100_000:
             raise _refused(proposal, "a number of CPUs of 0.01 or more")
         return float(proposal["value"])
@@ -92,6 +119,28 @@ def node_totals(gpus: int) -> NodeTotals:
     """Return the memory and CPUs of this machine, with the agent's number of GPUs."""
     memory = Bytes(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     return NodeTotals(memory, os.cpu_count() or 1, gpus)
+
+
+def _share(size: object) -> int:
+    """Return a size's hundredths of a GPU. Raises ValueError."""
+    return GpuShare.parse(str(size)).hundredths
+
+
+def _size_rules(size: object, rules: object) -> SizeRules:
+    """Return the entry of one size in `sizes`. Raises RequestError."""
+    entry = Entry(f"the size {size!r}", rules)
+    found = SizeRules(
+        cpus=entry.number("cpus") or 0.0,
+        memory=entry.amount("memory") or Bytes(0),
+        most_cpus=entry.number("most_cpus") or 0.0,
+        most_memory=entry.amount("most_memory") or Bytes(0),
+    )
+    entry.finish()
+    if not all(value == 0 or 0.01 <= value < 100_000 for value in (found.cpus, found.most_cpus)):
+        raise RequestError(f"The size {size!r} has CPUs below 0.01, or 100000 or more. Choose another number")
+    if not all(value == 0 or value >= SMALLEST_MEMORY for value in (found.memory, found.most_memory)):
+        raise RequestError(f"The size {size!r} has less memory than {SMALLEST_MEMORY}. Choose more")
+    return found
 
 
 def _refused(proposal: dict[str, Any], wanted: str) -> TraitError:

@@ -17,13 +17,20 @@ from jupyter_aliquot.gateway.folders.registry import Folders, working_folder
 from jupyter_aliquot.gateway.folders.rules import seen_inside
 from jupyter_aliquot.gateway.sizes.grammar import parse_plain_name, parse_size_name
 from jupyter_aliquot.provisioner.accounts import Account
-from jupyter_aliquot.provisioner.containers.limits import LimitRules, NodeTotals, limits_for
+from jupyter_aliquot.provisioner.containers.limits import (
+    LimitRules,
+    NodeTotals,
+    cpu_choice,
+    limits_for,
+    memory_choice,
+)
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan, Mount
 from jupyter_aliquot.provisioner.errors import LaunchError, SizeNameError
 from jupyter_aliquot.provisioner.kernel_accounts import check_kernel_account
-from jupyter_aliquot.provisioner.resources import GpuShare
+from jupyter_aliquot.provisioner.resources import NO_HOST_PART, GpuShare, HostPart
 
 from .environment import allowed_env
+from .host_choice import HostOffer
 from .images import CatalogueImage, ImageCatalogue
 
 # The variables of the request, among a kernel's start arguments.
@@ -43,6 +50,7 @@ class ContainerStart:
     kernel_name: str
     owner: str
     share: GpuShare | None = None
+    host: HostPart = NO_HOST_PART
     folder: str = ""
     session: str = ""
     env: tuple[tuple[str, str], ...] = ()
@@ -108,7 +116,7 @@ class ContainerPlanner:
             return None
         # In a thread: a home may lie on a network disk.
         identity = await asyncio.to_thread(self._identity, image, start.owner)
-        mounts, home = identity.mounts, identity.home
+        mounts, home = self._chosen(identity.mounts, start), identity.home
         env = {**dict(image.container.env), **self.allowed_env(dict(start.env)), **identity.env}
         if start.session:
             env[SESSION_VARIABLE] = session_inside(start.session, mounts)
@@ -118,7 +126,7 @@ class ContainerPlanner:
             user=identity.user,
             groups=identity.groups,
             env=tuple(sorted(env.items())),
-            limits=self._limits(image, start.share),
+            limits=self._limits(image, start.share, start.host),
             home=home,
             workdir=await asyncio.to_thread(working_folder, _notebooks_folder(start), mounts, home),
         )
@@ -142,6 +150,15 @@ class ContainerPlanner:
         names = {"USER": account.name, "LOGNAME": account.name}
         return _Identity(f"{account.uid}:{account.gid}", groups, mounts, mounts[0].target, names)
 
+    def _chosen(self, mounts: tuple[Mount, ...], start: ContainerStart) -> tuple[Mount, ...]:
+        """Return the mounts without the shared folders that the kernel's user did not choose."""
+        chosen = start.host.folders
+        if chosen is None:
+            return mounts
+        shared = self._folders.of(self._user_named(start.owner))
+        left_out = {folder.target for folder in shared if folder.name not in chosen}
+        return tuple(mount for mount in mounts if mount.target not in left_out)
+
     def _account_of(self, owner: str) -> Account:
         """Return the account of a kernel's owner, if root's list of accounts allows it. Raises AccountError."""
         account = self._account_named(owner)
@@ -149,20 +166,37 @@ class ContainerPlanner:
             check_kernel_account(account)
         return account
 
-    def group_limits(self, share: GpuShare | None) -> ContainerLimits:
-        """Return the limits of a kernel that is its owner's process. Raises RequestError."""
-        return limits_for(share, self._node(), self._rules)
+    def host_offer(self, kernel_name: str, share: GpuShare | None, who: User, why_no_process: str) -> HostOffer:
+        """Return what a user may choose of the host for a kernel of this kernelspec and size.
 
-    def limits_of(self, kernel_name: str, share: GpuShare) -> ContainerLimits | None:
+        *why_no_process* says why kernels outside of containers have no limits; empty where they have.
+        Raises RequestError.
+        """
+        image = self._catalogue.find(base_of(kernel_name))
+        if image is None and why_no_process:
+            return HostOffer(None, None, reason=why_no_process)
+        node = self._node()
+        cpus, memory = cpu_choice(share, node, self._rules), memory_choice(share, node, self._rules)
+        if image is None:
+            return HostOffer(cpus, memory)
+        # An image's own limits hold for every size.
+        own, folders = image.limits, tuple(folder.name for folder in self._folders.of(who))
+        return HostOffer(None if own.cpus else cpus, None if own.memory else memory, folders)
+
+    def group_limits(self, share: GpuShare | None, host: HostPart = NO_HOST_PART) -> ContainerLimits:
+        """Return the limits of a kernel that is its owner's process. Raises RequestError."""
+        return limits_for(share, self._node(), self._rules, host)
+
+    def limits_of(self, kernel_name: str, share: GpuShare, host: HostPart = NO_HOST_PART) -> ContainerLimits | None:
         """Return the limits of a running kernel with another share; None if it has no container.
 
         Raises RequestError.
         """
         image = self._catalogue.find(base_of(kernel_name))
-        return None if image is None else self._limits(image, share)
+        return None if image is None else self._limits(image, share, host)
 
-    def _limits(self, image: CatalogueImage, share: GpuShare | None) -> ContainerLimits:
-        return image_limits(image, limits_for(share, self._node(), self._rules))
+    def _limits(self, image: CatalogueImage, share: GpuShare | None, host: HostPart) -> ContainerLimits:
+        return image_limits(image, limits_for(share, self._node(), self._rules, host))
 
 
 def session_inside(session: str, mounts: Iterable[Mount]) -> str:

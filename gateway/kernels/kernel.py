@@ -38,10 +38,10 @@ from jupyter_aliquot.gpu_hook.waiting import outlasting
 from jupyter_aliquot.provisioner.containers.plan import ContainerPlan
 from jupyter_aliquot.provisioner.control_groups import GroupLimits
 from jupyter_aliquot.provisioner.errors import AliquotError, LaunchError, WithdrawnError
-from jupyter_aliquot.provisioner.grants.codec import grant_record, stanza_request
+from jupyter_aliquot.provisioner.grants.codec import grant_record, stanza_host_part, stanza_request
 from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
-from jupyter_aliquot.provisioner.resources import Bytes, Grant, KernelProcess, Request
+from jupyter_aliquot.provisioner.resources import NO_HOST_PART, Bytes, Grant, HostPart, KernelProcess, Request
 from jupyter_aliquot.provisioner.terminations import Asked, Ending, ProcessEnd
 
 from .owner_accounts import OwnerAccounts
@@ -131,6 +131,15 @@ class ManagedKernel(ServerKernelManager):
         return None if self.kernel_spec is None else stanza_request(self.kernel_spec.metadata)
 
     @property
+    def host_part(self) -> HostPart:
+        """The part of the host that its kernelspec requests; none if that is gone. Raises RequestError."""
+        try:
+            spec = self.kernel_spec
+        except NoSuchKernel:
+            spec = None
+        return NO_HOST_PART if spec is None else stanza_host_part(spec.metadata)
+
+    @property
     def is_in_container(self) -> bool:
         """Return whether its kernelspec is an image of the catalogue."""
         return self.kernel_spec is not None and image_of(self.kernel_spec.metadata) is not None
@@ -196,9 +205,10 @@ class ManagedKernel(ServerKernelManager):
         provisioner, containers = self.provisioner, self.containers
         if not isinstance(provisioner, AliquotProvisioner) or provisioner.grant is None:
             return ""
-        limits = None if containers is None else containers.limits_of(self.kernel_name, grant.request.gpus)
+        share, host = grant.request.gpus, self.host_part
+        limits = None if containers is None else containers.limits_of(self.kernel_name, share, host)
         if limits is None and containers is not None and self._limits_processes:
-            limits = containers.group_limits(grant.request.gpus)
+            limits = containers.group_limits(share, host)
         return await provisioner.resize(grant, limits)
 
     async def adopt(self, relay: RelayRecord, process: KernelProcess | None, grant: Grant | None) -> None:
@@ -380,6 +390,7 @@ class ManagedKernel(ServerKernelManager):
                 kernel_name=self.kernel_name,
                 owner=self.owner,
                 share=None if request is None else request.gpus,
+                host=self.host_part,
                 folder=str(kwargs.get("cwd") or ""),
                 session=(kwargs.get("env") or {}).get(SESSION_VARIABLE, ""),
                 env=tuple(self.start_arguments.get(REQUEST_ENV, {}).items()),
@@ -406,7 +417,7 @@ class ManagedKernel(ServerKernelManager):
         arguments = accounts.start_arguments(self.owner, program, kwargs.get("env") or os.environ, requested)
         if self.containers is not None and self._limits_processes:
             request = self.request()
-            limits = self.containers.group_limits(None if request is None else request.gpus)
+            limits = self.containers.group_limits(None if request is None else request.gpus, self.host_part)
             arguments["group"] = GroupLimits(limits.memory or Bytes(0), limits.cpus or 0.0, limits.pids or 0)
         return arguments
 

@@ -19,9 +19,15 @@ from jupyter_aliquot.gateway.relays.pool import RelayLinks
 from jupyter_aliquot.gateway.scheduling.admission import Admission
 from jupyter_aliquot.gateway.state.persistence import KernelMemory
 from jupyter_aliquot.gateway.terminations.recorder import KernelEndings
+from jupyter_aliquot.provisioner.control_groups import WITHOUT_GROUPS, ControlGroups
 from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
 
 from .owner_accounts import OwnerAccounts
+
+_ONE_ACCOUNT = (
+    "Kernels outside of containers run under this server's own account, which cannot limit their CPUs and memory."
+)
+_LIMITS_ARE_OFF = "This server limits no CPUs and no memory of processes (c.HostLimits.processes)."
 
 
 def _never() -> bool:
@@ -56,6 +62,14 @@ class KernelServices:
     limits_processes: bool = False
     # True where a kernel that is a process would be root's, for a user who is not.
     refuses_processes: Callable[[], bool] = _never
+
+    def why_no_process_limits(self) -> str:
+        """Return why a kernel that is a process has no limits on its host; empty where it has."""
+        if self.accounts is None:
+            return _ONE_ACCOUNT
+        if not self.limits_processes:
+            return _LIMITS_ARE_OFF
+        return "" if ControlGroups().are_prepared() else WITHOUT_GROUPS
 
 
 @runtime_checkable

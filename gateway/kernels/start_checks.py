@@ -14,6 +14,7 @@ from tornado.web import HTTPError
 
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.http_errors import http_error
+from jupyter_aliquot.gateway.containers.host_choice import HostOffer
 from jupyter_aliquot.gateway.containers.planner import REQUEST_ENV
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
 from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
@@ -21,7 +22,8 @@ from jupyter_aliquot.gateway.sharing.registry import KernelOwners
 from jupyter_aliquot.gateway.sizes.environment import with_size
 from jupyter_aliquot.gpu_hook.paths import KERNEL_ID
 from jupyter_aliquot.provisioner.errors import AliquotError, LimitError
-from jupyter_aliquot.provisioner.grants.codec import stanza_request
+from jupyter_aliquot.provisioner.grants.codec import stanza_host_part, stanza_request
+from jupyter_aliquot.provisioner.resources import GpuShare
 
 from .owner_accounts import requested_folder
 from .request_context import requested_env
@@ -87,13 +89,23 @@ class StartChecks:
                 limits.check_kernels(user.name, has, is_admin=user.is_admin)
             name = kernel_name or self._default_name()
             self._check_account(name, user)
-            request = stanza_request(self._specs.get_kernel_spec(name).metadata)
+            metadata = self._specs.get_kernel_spec(name).metadata
+            request = stanza_request(metadata)
+            if host := stanza_host_part(metadata):
+                self.host_offer(name, None if request is None else request.gpus, user).check(host)
             if request is not None and admission is not None:
                 requester = KernelRef("", user.name, kernelspec=name, teams=user.teams, replaces=replaced)
                 admission.check(requester, request)
         except AliquotError as error:
             raise http_error(error) from error
         return request is not None
+
+    def host_offer(self, kernel_name: str, share: GpuShare | None, user: User) -> HostOffer:
+        """Return what a user may choose of the host for a kernel of this size. Raises RequestError."""
+        containers = self._services.containers
+        if containers is None:
+            return HostOffer(None, None, reason="This server starts kernels without limits on their host.")
+        return containers.host_offer(kernel_name, share, user, self._services.why_no_process_limits())
 
     def request_arguments(self, kernel_name: str | None) -> dict[str, Any]:
         """Return the variables of the request that reach the kernel, as an argument of its start."""

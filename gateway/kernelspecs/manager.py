@@ -34,7 +34,7 @@ from jupyter_aliquot.gateway.sizes.grammar import (
     size_name,
 )
 from jupyter_aliquot.provisioner.errors import SizeNameError
-from jupyter_aliquot.provisioner.grants.codec import PROVISIONER_NAME
+from jupyter_aliquot.provisioner.grants.codec import NO_FOLDER, PROVISIONER_NAME
 from jupyter_aliquot.provisioner.resources import GpuShare, Request
 
 from .own_specs import OwnSpecs
@@ -396,6 +396,12 @@ def sized_kernel_spec(base: KernelSpec, sized: SizedName, residency: str = "") -
     """
     request = sized.request
     config = {"gpus": str(request.gpus), "priority": request.workload_class.priority}
+    if sized.host.cpus is not None:
+        config["cpus"] = f"{sized.host.cpus:g}"
+    if sized.host.memory is not None:
+        config["ram"] = f"{sized.host.memory >> 30}GiB"
+    if sized.host.folders is not None:
+        config["folders"] = ",".join(sized.host.folders) or NO_FOLDER
     if request.memory_limit is not None:
         config["memory_limit"] = f"{request.memory_limit >> 30}GiB"
     metadata = copy.deepcopy(base.metadata)
@@ -403,7 +409,8 @@ def sized_kernel_spec(base: KernelSpec, sized: SizedName, residency: str = "") -
         config["residency"] = str(mode)
     metadata["kernel_provisioner"] = {"provisioner_name": PROVISIONER_NAME, "config": config}
     metadata["aliquot"] = {**metadata.get("aliquot", {}), "kernelspec": sized.base.lower(), **config}
-    return _copy(base, size_name(sized.base, request), size_label(request), metadata)
+    name, label = size_name(sized.base, request, sized.host), size_label(request, sized.host)
+    return _copy(base, name, label, metadata)
 
 
 def plain_kernel_spec(base: KernelSpec, base_name: str) -> KernelSpec:

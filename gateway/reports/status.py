@@ -185,6 +185,46 @@ class Sizes(TypedDict):
     default_size: str | None
 
 
+class CpuOptions(TypedDict):
+    """The CPUs that a user may choose for a kernel."""
+
+    least: float
+    most: float
+    by_default: float
+    step: float
+
+
+class RamOptions(TypedDict):
+    """The memory of the host that a user may choose for a kernel, in bytes."""
+
+    least: int
+    most: int
+    by_default: int
+
+
+class ChosenOptions(TypedDict):
+    """A choice; null for what was not chosen."""
+
+    cpus: float | None
+    ram_bytes: int | None
+    folders: list[str] | None
+
+
+class SessionOptions(TypedDict):
+    """The answer of GET /aliquot/api/v1/session-options."""
+
+    name: str
+    kernelspec: str
+    display_name: str
+    image: str | None
+    cpus: CpuOptions | None
+    ram_bytes: RamOptions | None
+    folders: list[str] | None
+    reason: str | None
+    chosen: ChosenOptions
+    problem: str | None
+
+
 class MemorySharing(TypedDict):
     """The kernels with which a kernel would share memory, and how long its own takes to come back."""
 

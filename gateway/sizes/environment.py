@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from jupyter_aliquot.provisioner.errors import RequestError, SizeNameError
 from jupyter_aliquot.provisioner.resources import GpuShare
 
-from .grammar import NO_GPU, parse_size, parse_size_name, size_name, size_suffix
+from .grammar import NO_GPU, parse_size_name, parse_whole_size, size_name, size_suffix
 
 VARIABLE = "KERNEL_GPU"
 _LONGEST = 100
@@ -31,7 +31,7 @@ def with_size(kernel_name: str, env: Mapping[str, str], largest: GpuShare) -> st
         return kernel_name
     asked = env[VARIABLE].strip()
     try:
-        return size_name(kernel_name, parse_size(asked[:_LONGEST], largest))
+        return size_name(kernel_name, *parse_whole_size(asked[:_LONGEST], largest))
     except SizeNameError as error:
         raise RequestError(
             f"{VARIABLE} of the request: {error}. {VARIABLE} takes what follows 'gpu-' in such a name, or {NO_GPU!r}"
@@ -47,7 +47,7 @@ def default_size(env: Mapping[str, str], largest: GpuShare) -> str | None:
     if not asks_for_size(env):
         return None
     try:
-        return size_suffix(parse_size(env[VARIABLE].strip()[:_LONGEST], largest)).removeprefix("gpu-")
+        return size_suffix(*parse_whole_size(env[VARIABLE].strip()[:_LONGEST], largest)).removeprefix("gpu-")
     except SizeNameError:
         return None
 

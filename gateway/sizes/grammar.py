@@ -11,17 +11,23 @@ import re
 from dataclasses import dataclass
 
 from jupyter_aliquot.provisioner.errors import SizeNameError
-from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
+from jupyter_aliquot.provisioner.grants.codec import NO_FOLDER
+from jupyter_aliquot.provisioner.resources import NO_HOST_PART, Bytes, GpuShare, HostPart, Request, WorkloadClass
 
-GRAMMAR = "<base>.gpu-<gpus>[-<n>g][-low]"
+GRAMMAR = "<base>.gpu-<gpus>[-<n>g][-<n>cpu][-<n>ram][-low][.with-<folder>…]"
 NO_GPU = "none"  # instead of a size: the base itself, whatever size the request's variables name
 STEP = GpuShare(1)
+CPU_STEP = 0.5
 # The names that parse_size_name reads, as a pattern for other languages. JavaScript takes it as it
 # is.
 PATTERN = (
     r"^(?<kernelspec>(?:(?!\.[gG][pP][uU]-)[A-Za-z0-9._-])+)\.[gG][pP][uU]-"
     r"(?<gpus>(?!0+(?:\.0+)?(?:-|$))[0-9]{1,4}(?:\.[0-9]{1,2})?)"
-    r"(?:-(?<memory_gib>(?!0+[gG])[0-9]{1,5})[gG])?(?<low>-[lL][oO][wW])?$"
+    r"(?:-(?<memory_gib>(?!0+[gG])[0-9]{1,5})[gG])?"
+    r"(?:-(?<cpus>(?!0+(?:\.0)?[cC])[0-9]{1,4}(?:\.[05])?)[cC][pP][uU])?"
+    r"(?:-(?<ram_gib>(?!0+[rR])[0-9]{1,5})[rR][aA][mM])?"
+    r"(?<low>-[lL][oO][wW])?"
+    r"(?<folders>(?:\.[wW][iI][tT][hH]-[A-Za-z0-9][A-Za-z0-9._-]*)?)$"
 )
 
 _MARK = re.compile(r"\.gpu-", re.IGNORECASE)
@@ -32,14 +38,19 @@ _EXAMPLES = "such as python3.gpu-0.25, python3.gpu-2.5-low or python3.gpu-0.5-8g
 _SHARE = re.compile(r"[0-9]{1,4}(\.[0-9]{1,2})?")
 _FINE_SHARE = re.compile(r"[0-9]{1,4}\.[0-9]{3,}")
 _MEMORY = re.compile(r"([0-9]{1,5})g")
+_CPUS = re.compile(r"([0-9]{1,4}(?:\.[05])?)cpu")
+_RAM = re.compile(r"([0-9]{1,5})ram")
+_WITH = ".with-"
+_FOLDER = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 
 @dataclass(frozen=True)
 class SizedName:
-    """A parsed kernelspec name: its base, and the size that it requests."""
+    """A parsed kernelspec name: its base, the size that it requests, and its part of the host."""
 
     base: str
     request: Request
+    host: HostPart = NO_HOST_PART
 
 
 def parse_size_name(name: str, largest: GpuShare | None = None) -> SizedName | None:
@@ -53,7 +64,7 @@ def parse_size_name(name: str, largest: GpuShare | None = None) -> SizedName | N
     if len(marks) > 1 or marks[0].start() == 0:
         raise _refusal(name, "it needs one kernelspec's name before one '.gpu-'", largest)
     # Jupyter compares kernelspec names without case, so a size is read without it.
-    return SizedName(name[: marks[0].start()], _read(name, name[marks[0].end() :].lower(), largest))
+    return SizedName(name[: marks[0].start()], *_read(name, name[marks[0].end() :].lower(), largest))
 
 
 def parse_plain_name(name: str) -> str | None:
@@ -68,20 +79,31 @@ def plain_name(base: str) -> str:
 
 
 def parse_size(size: str, largest: GpuShare | None = None) -> Request:
-    """Read a size without its base, as an administrator writes a preset: ``0.25-low``."""
+    """Read a size without its base, as an administrator writes a preset: ``0.25-low``.
+
+    Raises SizeNameError, also for one with CPUs or memory of the host.
+    """
+    request, host = parse_whole_size(size, largest)
+    if host:
+        raise _refusal(size, "it names CPUs or memory of the host, which a kernelspec's name alone carries", largest)
+    return request
+
+
+def parse_whole_size(size: str, largest: GpuShare | None = None) -> tuple[Request, HostPart]:
+    """Read a size without its base, and the part of the host that it names: ``0.25-4cpu-16ram``."""
     return _read(size, size.lower(), largest)
 
 
-def size_name(base: str, request: Request) -> str:
+def size_name(base: str, request: Request, host: HostPart = NO_HOST_PART) -> str:
     """Return the name that requests *request* on *base*: the inverse of `parse_size_name`.
 
     Raises SizeNameError.
     """
-    return f"{base}.{size_suffix(request)}"
+    return f"{base}.{size_suffix(request, host)}"
 
 
-def size_suffix(request: Request) -> str:
-    """Return the part after the base and a dot: ``gpu-0.5-8g-low``.
+def size_suffix(request: Request, host: HostPart = NO_HOST_PART) -> str:
+    """Return the part after the base and a dot: ``gpu-0.5-8g-4cpu-16ram-low.with-sets``.
 
     Raises SizeNameError for a size without a name.
     """
@@ -94,13 +116,42 @@ def size_suffix(request: Request) -> str:
                 "whole GiB. Use 1 GiB or more, without a rest"
             )
         parts.append(f"{gib}g")
+    parts += _host_parts(host)
     if request.workload_class is WorkloadClass.OPPORTUNISTIC:
         parts.append(_LOW)
-    return f"gpu-{'-'.join(parts)}"
+    return f"gpu-{'-'.join(parts)}{_folders_part(host)}"
+
+
+def _folders_part(host: HostPart) -> str:
+    """Return the chosen folders as a name has them. Raises SizeNameError for names that it cannot carry."""
+    if host.folders is None:
+        return ""
+    for name in host.folders:
+        if name == NO_FOLDER or _WITH in f".{name}" or not _FOLDER.fullmatch(name):
+            raise SizeNameError(f"The folder {name!r} cannot be chosen in a kernelspec's name. Choose others")
+    return "".join(f"{_WITH}{name}" for name in host.folders or (NO_FOLDER,))
+
+
+def _host_parts(host: HostPart) -> list[str]:
+    """Return a part of the host as a name has it. Raises SizeNameError for one that no name carries."""
+    parts = []
+    if host.cpus is not None:
+        if host.cpus < CPU_STEP or host.cpus % CPU_STEP:
+            raise SizeNameError(f"Requested {host.cpus:g} CPUs, but a kernelspec name carries steps of {CPU_STEP}")
+        parts.append(f"{host.cpus:g}cpu")
+    if host.memory is not None:
+        gib, rest = divmod(host.memory, _GIB)
+        if rest or not gib:
+            raise SizeNameError(
+                f"Requested {host.memory} bytes of host memory, but a kernelspec name carries whole GiB. Use 1 GiB or "
+                "more, without a rest"
+            )
+        parts.append(f"{gib}ram")
+    return parts
 
 
 def resized_name(name: str, request: Request) -> str:
-    """Return the name of the same kernelspec in the size of *request*.
+    """Return the name of the same kernelspec in the size of *request*, with the same part of the host.
 
     *name* itself if it names no size. A name has whole GiB. A memory limit between two of them gets
     the larger: a kernel that is started by the name has at least that memory.
@@ -114,7 +165,7 @@ def resized_name(name: str, request: Request) -> str:
     limit = request.memory_limit
     whole = None if limit is None else Bytes(-(-limit // _GIB) * _GIB)
     wanted = Request(request.gpus, whole, request.workload_class)
-    return name if sized.request == wanted else size_name(sized.base, wanted)
+    return name if sized.request == wanted else size_name(sized.base, wanted, sized.host)
 
 
 def largest_here(most: GpuShare, devices: int) -> GpuShare:
@@ -128,20 +179,27 @@ def largest_here(most: GpuShare, devices: int) -> GpuShare:
 def describe_grammar(largest: GpuShare | None = None) -> str:
     """Return the grammar and the range allowed here, as one sentence for users."""
     upper = f"from {STEP} to {largest}" if largest is not None else f"of at least {STEP}"
-    return f"A size is {GRAMMAR} with gpus {upper} in steps of {STEP}, n in GiB; {_EXAMPLES}"
+    return f"A size is {GRAMMAR} with gpus {upper} in steps of {STEP}, g and ram in GiB; {_EXAMPLES}"
 
 
-def size_label(request: Request) -> str:
-    """Return the text in a kernel picker: ``0.25 GPU · 8 GiB · low``."""
+def size_label(request: Request, host: HostPart = NO_HOST_PART) -> str:
+    """Return the text in a kernel picker: ``0.25 GPU · 8 GiB · 4 CPUs · 16 GiB RAM · low``."""
     parts = [f"{request.gpus} {'GPU' if request.gpus.hundredths <= 100 else 'GPUs'}"]
     if request.memory_limit is not None:
         parts.append(f"{request.memory_limit // _GIB} GiB")
+    if host.cpus is not None:
+        parts.append(f"{host.cpus:g} {'CPU' if host.cpus <= 1 else 'CPUs'}")
+    if host.memory is not None:
+        parts.append(f"{host.memory // _GIB} GiB RAM")
     if request.workload_class is WorkloadClass.OPPORTUNISTIC:
         parts.append(_LOW)
+    if host.folders is not None:
+        parts.append(f"with {', '.join(host.folders)}" if host.folders else "no folders")
     return " · ".join(parts)
 
 
-def _read(name: str, size: str, largest: GpuShare | None) -> Request:
+def _read(name: str, size: str, largest: GpuShare | None) -> tuple[Request, HostPart]:
+    size, *folders = size.split(_WITH)
     gpus, *options = size.split("-")
     share = _read_share(name, gpus or size, largest)
     memory: Bytes | None = None
@@ -150,10 +208,42 @@ def _read(name: str, size: str, largest: GpuShare | None) -> Request:
         memory = Bytes(int(match.group(1)) * _GIB)
         if not memory:
             raise _refusal(name, "a memory limit is 1 GiB or more", largest)
+    cpus, ram = _read_cpus(name, options, largest), _read_ram(name, options, largest)
+    host = HostPart(cpus, ram, _read_folders(name, folders, largest))
     is_low = options == [_LOW]
     if options and not is_low:
         raise _refusal(name, f"'-{'-'.join(options)}' is no option (a memory limit comes before -low)", largest)
-    return Request(share, memory, WorkloadClass.OPPORTUNISTIC if is_low else WorkloadClass.PRODUCTION)
+    return Request(share, memory, WorkloadClass.OPPORTUNISTIC if is_low else WorkloadClass.PRODUCTION), host
+
+
+def _read_cpus(name: str, options: list[str], largest: GpuShare | None) -> float | None:
+    """Take the CPUs from the front of *options*."""
+    if not options or not (match := _CPUS.fullmatch(options[0])):
+        return None
+    options.pop(0)
+    if not float(match.group(1)):
+        raise _refusal(name, f"CPUs are {CPU_STEP} or more", largest)
+    return float(match.group(1))
+
+
+def _read_ram(name: str, options: list[str], largest: GpuShare | None) -> Bytes | None:
+    """Take the memory of the host from the front of *options*."""
+    if not options or not (match := _RAM.fullmatch(options[0])):
+        return None
+    options.pop(0)
+    if not int(match.group(1)):
+        raise _refusal(name, "memory of the host is 1 GiB or more", largest)
+    return Bytes(int(match.group(1)) * _GIB)
+
+
+def _read_folders(name: str, folders: list[str], largest: GpuShare | None) -> tuple[str, ...] | None:
+    if not folders:
+        return None
+    if folders == [NO_FOLDER]:
+        return ()
+    if NO_FOLDER in folders or len(set(folders)) < len(folders) or not all(map(_FOLDER.fullmatch, folders)):
+        raise _refusal(name, f"after {_WITH!r} comes the name of one folder, each once, or {NO_FOLDER!r}", largest)
+    return tuple(folders)
 
 
 def _read_share(name: str, text: str, largest: GpuShare | None) -> GpuShare:

@@ -11,10 +11,20 @@ from typing import Any
 
 from jupyter_aliquot.gpu_hook.client.client import KernelGrant
 from jupyter_aliquot.provisioner.errors import AgentProtocolError, RequestError
-from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request, WorkloadClass
+from jupyter_aliquot.provisioner.resources import (
+    Bytes,
+    GpuShare,
+    Grant,
+    HostPart,
+    Quota,
+    Request,
+    WorkloadClass,
+)
 
 PROVISIONER_NAME = "aliquot"
 RESIDENCY_MODES = ("vmm", "managed", "off")
+_MOST_CPUS = 100_000.0
+NO_FOLDER = "none"  # in the place of folders' names: the kernel sees no shared folder
 
 
 def request_record(request: Request) -> dict[str, Any]:
@@ -75,17 +85,47 @@ def stanza_request(metadata: Mapping[str, Any]) -> Request | None:
 
     Raises RequestError.
     """
+    gpus, *rest = _stanza_texts(metadata, "gpus", "memory_limit", "priority", "residency")
+    return parse_request(gpus, *rest) if gpus else None
+
+
+def stanza_host_part(metadata: Mapping[str, Any]) -> HostPart:
+    """Return the part of the host that a kernelspec's metadata request. Raises RequestError."""
+    return parse_host_part(*_stanza_texts(metadata, "cpus", "ram", "folders"))
+
+
+def parse_host_part(cpus: str = "", ram: str = "", folders: str = "") -> HostPart:
+    """Return the part of the host that a provisioner stanza writes as text. Raises RequestError.
+
+    *folders* are names with commas between them, or ``none``.
+    """
+    try:
+        number = float(cpus) if cpus else None
+        if number is not None and not 0.01 <= number < _MOST_CPUS:
+            raise ValueError(f"Requested {cpus} CPUs. Choose 0.01 or more")
+        memory = Bytes.parse(ram) if ram else None
+        if memory is not None and memory <= 0:
+            raise ValueError(
+                f"Requested {ram!r} as host memory, which is not above 0. Leave it out for the size's part"
+            )
+    except ValueError as error:
+        raise RequestError(f"cpus and ram of the kernelspec cannot be read: {error}") from error
+    names = tuple(filter(None, (name.strip() for name in folders.split(","))))
+    return HostPart(number, memory, (() if names == (NO_FOLDER,) else names) if names else None)
+
+
+def _stanza_texts(metadata: Mapping[str, Any], *names: str) -> list[str]:
+    """Return these fields of a kernelspec's stanza as text, empty for those it lacks. Raises RequestError."""
     stanza = metadata.get("kernel_provisioner")
     if not isinstance(stanza, Mapping) or stanza.get("provisioner_name") != PROVISIONER_NAME:
-        return None
+        return [""] * len(names)
     config = stanza.get("config", {})
     if not isinstance(config, Mapping):
         raise RequestError(
             f"kernel_provisioner in kernel.json has config = {config!r}, which is not an object. Write an object"
         )
-    given = (config.get(name) for name in ("gpus", "memory_limit", "priority", "residency"))
-    gpus, *rest = ("" if value is None else str(value) for value in given)
-    return parse_request(gpus, *rest) if gpus else None
+    given = (config.get(name) for name in names)
+    return ["" if value is None else str(value) for value in given]
 
 
 def agent_grant(answer: KernelGrant, residency: str = "") -> Grant:

@@ -41,6 +41,7 @@ CALLS: dict[str, Call[Any]] = {
     "status": operations.status(),
     "sizes": operations.sizes(),
     "dryRun": operations.dry_run(gpus=0.5),
+    "sessionOptions": operations.session_options("python3.gpu-0.25"),
     "dryRuns": operations.dry_runs(["gpu-0.5"]),
     "kernels": operations.kernels(),
     "resizeKernel": operations.resize_kernel("k", gpus=0.5),

@@ -8,12 +8,14 @@ import pytest
 from traitlets import TraitError
 from traitlets.config import Config
 
+from jupyter_aliquot.gateway.containers.host_choice import HostOffer
 from jupyter_aliquot.gateway.containers.host_limits import HostLimits, node_totals
 from jupyter_aliquot.gateway.containers.images import read_image
 from jupyter_aliquot.gateway.containers.planner import image_limits
-from jupyter_aliquot.provisioner.containers.limits import limits_for
+from jupyter_aliquot.provisioner.containers.limits import NodeTotals, cpu_choice, limits_for, memory_choice
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits
-from jupyter_aliquot.provisioner.resources import Bytes, GpuShare
+from jupyter_aliquot.provisioner.errors import RequestError
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, HostPart
 
 
 @pytest.mark.parametrize(
@@ -28,6 +30,12 @@ from jupyter_aliquot.provisioner.resources import Bytes, GpuShare
         ("floor_cpus", 0.0),
         ("fixed_cpus", -1.0),
         ("pids", 3),
+        ("most_cpus", -1.0),
+        ("most_memory", "1MiB"),
+        ("sizes", {"half": {"cpus": 1}}),
+        ("sizes", {"0.5": {"processors": 1}}),
+        ("sizes", {"0.5": {"cpus": 1e9}}),
+        ("sizes", {"0.5": {"memory": "1MiB"}}),
     ],
 )
 def test_a_wrong_value_is_refused_by_the_knobs_name(knob: str, value: Any) -> None:
@@ -45,3 +53,53 @@ def test_an_images_own_limits_win_over_the_share() -> None:
     image = read_image({"name": "a", "image": "a", "limits": {"memory": "3GiB", "pids": 70}})
     found = image_limits(image, ContainerLimits(Bytes(1 << 30), 0.5, 1024, Bytes(64 << 20)))
     assert found == ContainerLimits(Bytes(3 << 30), 0.5, 70, Bytes(64 << 20))
+
+
+GIB = 1 << 30
+NODE = NodeTotals(Bytes(64 * GIB), 16, 4)
+RULES = HostLimits(
+    most_cpus=8,
+    most_memory="32GiB",
+    sizes={"0.5": {"cpus": 2, "memory": "4GiB", "most_cpus": 3, "most_memory": "6GiB"}},
+).rules()
+
+
+def offer(share: GpuShare, folders: tuple[str, ...] | None = None) -> HostOffer:
+    return HostOffer(cpu_choice(share, NODE, RULES), memory_choice(share, NODE, RULES), folders)
+
+
+def test_users_choose_nothing_unless_the_administrator_says_how_much() -> None:
+    rules = HostLimits().rules()
+    asked = HostPart(8, Bytes(32 * GIB))
+    assert cpu_choice(GpuShare(25), NODE, rules) is memory_choice(GpuShare(25), NODE, rules) is None
+    assert limits_for(GpuShare(25), NODE, rules, asked) == limits_for(GpuShare(25), NODE, rules)
+    with pytest.raises(RequestError, match=r"8 CPUs, which cannot be chosen here\. The administrator"):
+        HostOffer(None, None).check(asked)
+
+
+def test_a_choice_within_the_bounds_is_what_a_kernel_gets() -> None:
+    limits = limits_for(GpuShare(25), NODE, RULES, HostPart(6, Bytes(20 * GIB)))
+    assert (limits.cpus, limits.memory) == (6, 20 * GIB)
+    assert offer(GpuShare(25)).problem(HostPart(6, Bytes(20 * GIB))) == ""
+
+
+def test_a_single_size_has_defaults_and_bounds_of_its_own() -> None:
+    limits = limits_for(GpuShare(50), NODE, RULES)
+    assert (limits.cpus, limits.memory) == (2, 4 * GIB)
+    assert "0.5 to 3 CPUs here" in offer(GpuShare(50)).problem(HostPart(4))
+    assert "1.0 GiB to 6.0 GiB here" in offer(GpuShare(50)).problem(HostPart(None, Bytes(8 * GIB)))
+
+
+def test_a_choice_that_is_no_longer_allowed_has_a_nearest_one_and_runs_with_it() -> None:
+    asked = HostPart(64, Bytes(500 * GIB), ("sets", "gone"))
+    nearest = offer(GpuShare(50), ("sets",)).nearest(asked)
+    assert nearest == HostPart(3, Bytes(6 * GIB), ("sets",))
+    assert offer(GpuShare(50), ("sets",)).problem(nearest) == ""
+    limits = limits_for(GpuShare(50), NODE, RULES, asked)
+    assert (limits.cpus, limits.memory) == (3, 6 * GIB), "a restart after the bounds were lowered"
+
+
+def test_folders_are_chosen_for_containers_from_those_of_the_user() -> None:
+    assert "only kernels in containers" in offer(GpuShare(25)).problem(HostPart(folders=("sets",)))
+    assert "the folder gone, but the folder sets" in offer(GpuShare(25), ("sets",)).problem(HostPart(folders=("gone",)))
+    assert offer(GpuShare(25)).problem(HostPart(folders=())) == ""

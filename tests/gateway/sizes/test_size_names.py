@@ -17,7 +17,7 @@ from jupyter_aliquot.gateway.sizes.grammar import (
     size_name,
 )
 from jupyter_aliquot.provisioner.errors import SizeNameError
-from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, HostPart, Request, WorkloadClass
 
 GIB = 1 << 30
 LOW = WorkloadClass.OPPORTUNISTIC
@@ -32,15 +32,50 @@ requests = st.builds(
     workload_class=st.sampled_from(WorkloadClass),
 )
 
+folders = st.text("abcdefghijklmnopqrstuvwxyz0123456789._-", min_size=1, max_size=10).filter(
+    lambda name: name[0].isalnum() and ".with-" not in f".{name}." and name != "none" and ".gpu-" not in name
+)
+hosts = st.builds(
+    HostPart,
+    cpus=st.none() | st.integers(1, 400).map(lambda halves: halves / 2),
+    memory=st.none() | st.integers(1, 99_999).map(lambda gib: Bytes(gib * GIB)),
+    folders=st.none() | st.lists(folders, max_size=3, unique=True).map(tuple),
+)
 
-@given(base=bases, request=requests)
-def test_a_name_is_read_back_as_it_was_written(base: str, request: Request) -> None:
-    assert parse_size_name(size_name(base, request)) == SizedName(base, request)
+
+@given(base=bases, request=requests, host=hosts)
+def test_a_name_is_read_back_as_it_was_written(base: str, request: Request, host: HostPart) -> None:
+    name = size_name(base, request, host)
+    assert parse_size_name(name) == SizedName(base, request, host)
+    assert re.fullmatch(re.sub(r"\(\?<(\w)", r"(?P<\1", PATTERN), name)
 
 
-@given(base=bases, before=requests, after=requests)
-def test_a_name_in_another_size_is_that_sizes_name(base: str, before: Request, after: Request) -> None:
-    assert resized_name(size_name(base, before), after) == size_name(base, after)
+@given(base=bases, before=requests, after=requests, host=hosts)
+def test_a_name_in_another_size_keeps_its_part_of_the_host(
+    base: str, before: Request, after: Request, host: HostPart
+) -> None:
+    assert resized_name(size_name(base, before, host), after) == size_name(base, after, host)
+
+
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [
+        ("python3.gpu-0.5-4cpu", HostPart(cpus=4)),
+        ("python3.gpu-0.5-0.5CPU-16RAM-low", HostPart(0.5, Bytes(16 * GIB))),
+        ("python3.gpu-0.5-8g-16ram", HostPart(memory=Bytes(16 * GIB))),
+        ("python3.gpu-1.with-sets.with-a.b", HostPart(folders=("sets", "a.b"))),
+        ("python3.gpu-1-low.with-none", HostPart(folders=())),
+    ],
+)
+def test_a_name_carries_a_part_of_the_host(name: str, want: HostPart) -> None:
+    sized = parse_size_name(name)
+    assert sized is not None
+    assert sized.host == want
+
+
+def test_a_preset_has_no_part_of_the_host() -> None:
+    with pytest.raises(SizeNameError, match="CPUs or memory of the host"):
+        parse_size("0.25-4cpu")
 
 
 @pytest.mark.parametrize(
@@ -113,6 +148,13 @@ def test_a_plain_name_is_no_size(name: str) -> None:
         ("python3.gpu-0.5-low-8g", "comes before -low"),
         ("python3.gpu-0.5-low-low", "no option"),
         ("python3.gpu-0.5-high", "no option"),
+        ("python3.gpu-0.5-16ram-4cpu", "no option"),
+        ("python3.gpu-0.5-0cpu", "0.5 or more"),
+        ("python3.gpu-0.5-0ram", "1 GiB or more"),
+        ("python3.gpu-0.5-4.2cpu", "no option"),
+        ("python3.gpu-0.5.with-", "the name of one folder"),
+        ("python3.gpu-0.5.with-a.with-a", "the name of one folder"),
+        ("python3.gpu-0.5.with-a.with-none", "the name of one folder"),
         (".gpu-0.5", "one kernelspec's name"),
         ("python3.gpu-0.5.gpu-0.5", "one kernelspec's name"),
     ],
@@ -123,11 +165,33 @@ def test_an_invalid_size_is_refused_with_grammar_and_range(name: str, want: str)
     message = str(caught.value)
     assert want in message
     assert repr(name) in message
-    assert "<base>.gpu-<gpus>[-<n>g][-low] with gpus from 0.01 to 8 in steps of 0.01" in message
+    assert (
+        "<base>.gpu-<gpus>[-<n>g][-<n>cpu][-<n>ram][-low][.with-<folder>…] with gpus from 0.01 to 8 in steps of 0.01"
+        in message
+    )
 
 
 pieces = st.sampled_from(
-    [".gpu-", ".GPU-", "0", "0.25", "2.5", "00.0", "1.255", "-8g", "-0g", "-16G", "-low", "-LOW", "-"]
+    [
+        ".gpu-",
+        ".GPU-",
+        "0",
+        "0.25",
+        "2.5",
+        "00.0",
+        "1.255",
+        "-8g",
+        "-0g",
+        "-16G",
+        "-4cpu",
+        "-0.5CPU",
+        "-0cpu",
+        "-16ram",
+        "-0RAM",
+        "-low",
+        "-LOW",
+        "-",
+    ]
 )
 namelike = st.lists(pieces | st.text("ab3._-", max_size=3), max_size=6).map("".join)
 
