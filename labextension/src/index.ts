@@ -17,6 +17,7 @@ import { missingSize } from './plugins/notebook/missing_size';
 import { notifications } from './plugins/notifications';
 import { panel } from './plugins/panel';
 import { picker } from './plugins/picker';
+import { running } from './plugins/running';
 import { reviving } from './plugins/notebook/reviving';
 import { sharedFolders } from './plugins/shared_folders';
 import { sizedNotebooks } from './plugins/notebook/sized_notebooks';
@@ -38,6 +39,7 @@ const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[
   administration,
   usage,
   sharedFolders,
+  running,
   comingBack,
   lostCells,
   cellExecutor,

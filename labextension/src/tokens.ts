@@ -31,6 +31,8 @@ export namespace PluginIDs {
   export const usage = '@jupyter-aliquot/labextension:usage';
   /** The page of folders that users share. */
   export const sharedFolders = '@jupyter-aliquot/labextension:shared-folders';
+  /** GPU kernels in the panel of running terminals and kernels. */
+  export const running = '@jupyter-aliquot/labextension:running';
   /** The page of administrators. */
   export const administration = '@jupyter-aliquot/labextension:administration';
   /** What cells had shown when their page comes back. */
@@ -143,6 +145,7 @@ export type IKeptMessage = api.KeptMessage;
 export type IRunningCell = api.RunningCell;
 export type IRunningCells = api.RunningCells;
 export type ISeenMessages = api.SeenMessages;
+export type ISessionOptions = api.SessionOptions;
 export type ISize = api.Size;
 export type ISizes = api.Sizes;
 export type IStatus = api.Status;
@@ -163,6 +166,14 @@ export interface ISizeRequest {
   /** Text such as `8GiB`, or bytes; null for the share's part of each device. */
   readonly memory?: string | number | null;
   readonly priority?: Priority;
+}
+
+/** CPUs, memory and folders of the host that are chosen beside a size; null for its own part. */
+export interface IHostDraft {
+  readonly cpus: number | null;
+  readonly ramGib: number | null;
+  /** null: all folders of the user. */
+  readonly folders: readonly string[] | null;
 }
 
 /** The kinds of errors; each has its own message and remedy in the panel. */

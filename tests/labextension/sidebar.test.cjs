@@ -10,6 +10,7 @@ const { GIB, compiled } = require('./scripts.cjs');
 const { deviceParts, kernelParts, myParts } = compiled('model/device_parts');
 const { DeviceHistory } = compiled('history/device_history');
 const { byOwner, foldersToTell, idsToTell, myPlaces } = compiled('model/kernel_groups');
+const { stateWord } = compiled('model/state_word');
 const { BUCKETS, BUCKET_SECONDS, draw, extent, Recent } = compiled('history/recent');
 
 function aDevice(changes = {}) {
@@ -22,6 +23,14 @@ function aKernel(changes = {}) {
   const memory = { used_bytes: 4, guaranteed_memory_bytes: 4, residency: { swapped_bytes: 0 } };
   return { id: 'k', owner: 'ada', gpus: 0.25, state: 'on_gpu', ...memory, devices: [part], ...changes };
 }
+
+test('the state of a kernel in a list has its place in the queue, and nothing that only figures tell', () => {
+  const trans = { __: (text, ...values) => text.replace(/%(\d)/g, (_, place) => values[place - 1]) };
+  const queued = { state: 'queued', queue_position: 2, queue_length: 5 };
+  const states = [queued, { ...queued, queue_position: null }, aKernel({ execution_state: 'busy' }), { state: 'swapped_out' }];
+  const words = states.map(kernel => stateWord(kernel, trans));
+  assert.deepEqual(words, ['queued: position 2 of 5', 'queued', 'on GPU', 'swapped out']);
+});
 
 test('the parts of a device add up to its memory, whatever is said', () => {
   const cases = [

@@ -6,6 +6,7 @@ import { KernelAPI, ServerConnection } from '@jupyterlab/services';
 
 import {
   IHistory,
+  IHostDraft,
   IHolders,
   IInvitations,
   IInvitationWish,
@@ -16,6 +17,7 @@ import {
   IQuota,
   IRunningCell,
   IRunningCells,
+  ISessionOptions,
   IShare,
   ISizes,
   IStatusSource,
@@ -93,6 +95,21 @@ export class AliquotClient implements IStatusSource {
       throw Private.unreadable(this._trans);
     }
     return found.dry_runs as IDryRun[];
+  }
+
+  /** Return the choices beside the size that a kernelspec's name has, and the name of a choice. */
+  async sessionOptions(kernelspec: string, chosen: IHostDraft): Promise<ISessionOptions> {
+    const query = new URLSearchParams({ kernelspec });
+    if (chosen.cpus !== null) {
+      query.set('cpus', String(chosen.cpus));
+    }
+    if (chosen.ramGib !== null) {
+      query.set('ram', `${chosen.ramGib}GiB`);
+    }
+    if (chosen.folders !== null) {
+      query.set('folders', chosen.folders.join(',') || 'none');
+    }
+    return (await this._json('GET', ['session-options'], undefined, `?${query}`)) as ISessionOptions;
   }
 
   /**

@@ -186,12 +186,12 @@ function sizedSpec(name: string, listed: Specs, sizes: ISizes): KernelSpec.ISpec
   if (base === undefined) {
     return undefined;
   }
-  const asked = readName(name, sizes)?.asked;
+  const named = readName(name, sizes);
   const { aliquot, ...metadata } = (base.metadata ?? {}) as Record<string, object | undefined>;
   return {
     ...base,
     name,
-    display_name: `${base.display_name} · ${asked ? label(asked) : 'no GPU'}`,
+    display_name: `${base.display_name} · ${named ? label(named.asked, named.host) : 'no GPU'}`,
     metadata: { ...metadata, aliquot: { ...aliquot, base: on } } as NonNullable<typeof base.metadata>
   };
 }

@@ -4,10 +4,11 @@
 import { KnownSpecs } from './known_specs';
 import { ISizeDraft, requestOf } from './resize_request';
 import { candidates, nearest, Refusal } from './sizes';
-import { IDryRun, ISizes, ISizeRequest } from '../tokens';
+import { IDryRun, IHostDraft, ISessionOptions, ISizes, ISizeRequest } from '../tokens';
 
 interface ITeller {
   dryRun(request: ISizeRequest): Promise<IDryRun>;
+  sessionOptions?(kernelspec: string, chosen: IHostDraft): Promise<ISessionOptions>;
 }
 
 /**
@@ -26,7 +27,11 @@ export async function refusalNow(
   }
   try {
     const dryRun = await client.dryRun(requestOf(named.asked));
-    return dryRun.outcome === 'never' ? { kind: 'never', ...named, message: dryRun.message } : refusal;
+    if (dryRun.outcome === 'never') {
+      return { kind: 'never', ...named, message: dryRun.message };
+    }
+    const options = named.host && (await client.sessionOptions?.(name, named.host));
+    return options?.problem ? { kind: 'never', ...named, message: options.problem } : refusal;
   } catch {
     return refusal; // The server says so itself when the kernel is asked for.
   }

@@ -126,6 +126,19 @@ export class SizeChoice {
     return `${base}.${dryRun.suffix}`;
   }
 
+  /** The name of the chosen size, as far as it is known; null for none, and for a running kernel. */
+  get sizedName(): string | null {
+    const { _choice: choice, _target: target } = this;
+    if (target === null || target.running !== null) {
+      return null;
+    }
+    if (choice.kind === 'preset') {
+      return choice.size.name;
+    }
+    const suffix = choice.kind === 'custom' ? this._dryRun?.suffix : undefined;
+    return suffix === undefined ? null : `${target.base}.${suffix}`;
+  }
+
   /** Return the request for the running kernel; null if its size does not change. */
   get change(): ISizeRequest | null {
     const asked = sizeOf(this._choice, this.sizes);

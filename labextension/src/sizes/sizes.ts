@@ -4,16 +4,20 @@
 
 import { formatShare } from '../base/quantities';
 import { ISizeDraft } from './resize_request';
-import { ISize, ISizes, IStatus } from '../tokens';
+import { IHostDraft, ISize, ISizes, IStatus } from '../tokens';
 
 const GIB = 1024 ** 3;
 /** The most whole-GPU sizes to try below one that does not fit. */
 const MOST_TRIED = 16;
 
+export const NO_HOST_PART: IHostDraft = { cpus: null, ramGib: null, folders: null };
+
 /** A parsed kernelspec name with a size. */
 export interface ISizedName {
   readonly base: string;
   readonly asked: ISizeDraft;
+  /** Present if the name has a choice beside the size. */
+  readonly host?: IHostDraft;
 }
 
 /**
@@ -45,13 +49,27 @@ export function readName(name: string, sizes: ISizes | null): ISizedName | null 
   if (groups?.kernelspec === undefined || !(gpus > 0)) {
     return null;
   }
+  const host = hostOf(groups);
   return {
     base: groups.kernelspec,
     asked: {
       gpus,
       memoryGib: groups.memory_gib ? Number(groups.memory_gib) : null,
       priority: groups.low ? 'low' : 'normal'
-    }
+    },
+    ...(host && { host })
+  };
+}
+
+function hostOf({ cpus, ram_gib: ram, folders }: Readonly<Record<string, string>>): IHostDraft | null {
+  if (!cpus && !ram && !folders) {
+    return null;
+  }
+  const names = folders ? folders.toLowerCase().split('.with-').slice(1) : null;
+  return {
+    cpus: cpus ? Number(cpus) : null,
+    ramGib: ram ? Number(ram) : null,
+    folders: names?.[0] === 'none' ? [] : names
   };
 }
 
@@ -99,14 +117,26 @@ export function isSame(one: ISizeDraft, other: ISizeDraft): boolean {
   );
 }
 
-/** `0.37 GPU · 6 GiB · low`, as the server adds it to the kernelspec's display name. */
-export function label(asked: ISizeDraft): string {
+/**
+ * `0.37 GPU · 6 GiB · 4 CPUs · 16 GiB RAM · low`, as the server adds it to the kernelspec's display
+ * name.
+ */
+export function label(asked: ISizeDraft, host: IHostDraft = NO_HOST_PART): string {
   const parts = [`${formatShare(asked.gpus)} ${asked.gpus > 1 ? 'GPUs' : 'GPU'}`];
   if (asked.memoryGib !== null) {
     parts.push(`${asked.memoryGib} GiB`);
   }
+  if (host.cpus !== null) {
+    parts.push(`${host.cpus} ${host.cpus > 1 ? 'CPUs' : 'CPU'}`);
+  }
+  if (host.ramGib !== null) {
+    parts.push(`${host.ramGib} GiB RAM`);
+  }
   if (asked.priority === 'low') {
     parts.push('low');
+  }
+  if (host.folders !== null) {
+    parts.push(host.folders.length > 0 ? `with ${host.folders.join(', ')}` : 'no folders');
   }
   return parts.join(' · ');
 }

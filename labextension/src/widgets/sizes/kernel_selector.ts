@@ -9,10 +9,11 @@ import { Panel, Widget } from '@lumino/widgets';
 import { AliquotClient } from '../../client/client';
 import { KnownSpecs } from '../../sizes/known_specs';
 import { GpuKernelsModel } from '../../model/model';
+import { HostChoice } from '../../sizes/host_choice';
 import { ISizeDraft } from '../../sizes/resize_request';
 import { ITarget, SizeChoice } from '../../sizes/size_choice';
 import { SizeDryRuns } from '../../sizes/size_dry_runs';
-import { presetsOf, Refusal } from '../../sizes/sizes';
+import { NO_HOST_PART, presetsOf, Refusal } from '../../sizes/sizes';
 import { ISizeRequest, TRANSLATION_DOMAIN } from '../../tokens';
 import { SizeForm } from './size_form';
 
@@ -52,15 +53,19 @@ export class KernelSelector extends Panel {
     this.addClass('aliquot-KernelSelector');
     this._choice = new SizeChoice(known.sizes!, (request, id) => client.dryRun(request, id, this._replacedId));
     this._dryRuns = new SizeDryRuns(known.sizes!, (sizes, id) => client.dryRuns(sizes, id, this._replacedId));
-    this._choice.changed.connect(() => this._dryRuns.follow(this._choice.target));
+    this._host = new HostChoice((name, chosen) => client.sessionOptions(name, chosen));
+    this._choice.changed.connect(() => {
+      this._dryRuns.follow(this._choice.target);
+      this._followSize();
+    });
     const list = new Widget();
     list.node.append(...this._listNodes());
     this.addWidget(list);
     const trans = translator.load(TRANSLATION_DOMAIN);
     const isOwn = (): boolean => this._isOwnKernel;
     const pickNew = (): void => this.pickNew();
-    const { _choice: choice, _dryRuns: dryRuns } = this;
-    this.addWidget(new SizeForm({ choice, dryRuns, known, model, refusal, trans, isOwn, pickNew }));
+    const { _choice: choice, _dryRuns: dryRuns, _host: host } = this;
+    this.addWidget(new SizeForm({ choice, host, dryRuns, known, model, refusal, trans, isOwn, pickNew }));
     this._begin();
     this._watching = model.watch();
     model.changed.connect(choice.askAgain, choice);
@@ -77,12 +82,27 @@ export class KernelSelector extends Panel {
     if (option?.name === undefined) {
       return null;
     }
-    return { name: this._choice.target === null ? Promise.resolve(option.name) : this._choice.kernelName() };
+    return { name: this._choice.target === null ? Promise.resolve(option.name) : this._kernelName() };
+  }
+
+  private async _kernelName(): Promise<string> {
+    const name = await this._choice.kernelName();
+    return this._options.known.sized(name) === null ? name : this._host.named(name);
+  }
+
+  /** A custom size has a name once its dry run is there; until then the options before stay. */
+  private _followSize(): void {
+    const { choice, target, sizedName } = this._choice;
+    const isNew = target !== null && target.running === null;
+    if (sizedName !== null || !isNew || choice.kind === 'plain' || choice.kind === 'none') {
+      this._host.follow(sizedName);
+    }
   }
 
   override dispose(): void {
     this._watching.dispose();
     this._choice.dispose();
+    this._host.dispose();
     this._dryRuns.dispose();
     super.dispose();
   }
@@ -150,6 +170,7 @@ export class KernelSelector extends Panel {
     if (running === undefined && base !== null) {
       this._point(base);
     }
+    this._host.begin((running === undefined && name !== null ? known.sized(name)?.host : null) ?? NO_HOST_PART);
     const target = this._target();
     if (refusal !== null && target !== null) {
       this._choice.propose(target.base, refusal.nearest);
@@ -191,5 +212,6 @@ export class KernelSelector extends Panel {
   private readonly _watching: IDisposable;
   private readonly _choice: SizeChoice;
   private readonly _dryRuns: SizeDryRuns;
+  private readonly _host: HostChoice;
   private readonly _select = document.createElement('select');
 }

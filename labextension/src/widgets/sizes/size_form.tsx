@@ -8,17 +8,21 @@ import * as React from 'react';
 import { KnownSpecs } from '../../sizes/known_specs';
 import { GpuKernelsModel } from '../../model/model';
 import { formatShare } from '../../base/quantities';
+import { HostChoice } from '../../sizes/host_choice';
 import { ISizeDraft } from '../../sizes/resize_request';
 import { SizeChoice } from '../../sizes/size_choice';
 import { SizeDryRuns } from '../../sizes/size_dry_runs';
 import { askedOf, Choice, defaultOf, isSame, label, noGpu, partBytes, Refusal, suffixOf } from '../../sizes/sizes';
 import { IDryRun, ISize, StatusError } from '../../tokens';
 import { failureText } from '../elements/action_words';
+import { HostForm } from './host_form';
 import { CustomSize } from './size_custom';
 import { cardText, gib, dryRunText, refusalText } from './size_words';
 
 export interface ISizeFormOptions {
   choice: SizeChoice;
+  /** CPUs, memory and folders beside the size. */
+  host: HostChoice;
   /** The dry runs of the presets. */
   dryRuns: SizeDryRuns;
   known: KnownSpecs;
@@ -44,7 +48,7 @@ export class SizeForm extends ReactWidget {
   }
 }
 
-function Form({ choice, dryRuns, known, model, refusal, trans, isOwn, pickNew }: ISizeFormOptions): JSX.Element {
+function Form({ choice, host, dryRuns, known, model, refusal, trans, isOwn, pickNew }: ISizeFormOptions): JSX.Element {
   const about = known.specs?.kernelspecs[choice.target?.base ?? '']?.metadata?.aliquot as { description?: string } | undefined;
   return (
     <>
@@ -61,6 +65,7 @@ function Form({ choice, dryRuns, known, model, refusal, trans, isOwn, pickNew }:
             {() => <Presets choice={choice} dryRuns={dryRuns} trans={trans} />}
           </UseSignal>
           {choice.choice.kind === 'custom' && <CustomSize choice={choice} status={model.state.status} trans={trans} />}
+          <UseSignal signal={host.changed}>{() => <HostForm host={host} trans={trans} />}</UseSignal>
         </>
       )}
       <DryRun choice={choice} trans={trans} />

@@ -1,0 +1,112 @@
+// A section in Lab's panel of running terminals and kernels: GPU kernels with their state. A kernel
+// opens its notebook; the line below it swaps it out or restores it. States come with the events of
+// the page's model; the section asks for no figures. So the server decides whether an action is
+// possible, and not the page's last status, which may be a minute old.
+
+import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { Notification } from '@jupyterlab/apputils';
+import { IRunningSessionManagers, IRunningSessions } from '@jupyterlab/running';
+import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
+
+import { move, obstacle } from '../model/action_rules';
+import { IGpuKernels } from '../gpu_kernels';
+import { GpuKernelsModel, kernelTitle, notebookPath } from '../model/model';
+import { stateWord } from '../model/state_word';
+import { ACTION_COMMANDS, CommandIDs, IKernel, PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
+import { failureText } from '../widgets/elements/action_words';
+import { gpuIcon } from '../widgets/elements/icons';
+import { sizeText } from '../widgets/kernels/kernel_words';
+
+export const running: JupyterFrontEndPlugin<void> = {
+  id: PluginIDs.running,
+  description: 'Adds GPU kernels to the panel of running terminals and kernels.',
+  autoStart: true,
+  requires: [IGpuKernels],
+  optional: [IRunningSessionManagers, ITranslator],
+  activate: (
+    app: JupyterFrontEnd,
+    { model }: IGpuKernels,
+    managers: IRunningSessionManagers | null,
+    translator: ITranslator | null
+  ): void => {
+    const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
+    managers?.add(section(app, model, trans));
+  }
+};
+
+function section(app: JupyterFrontEnd, model: GpuKernelsModel, trans: TranslationBundle): IRunningSessions.IManager {
+  return {
+    name: trans.__('GPU Kernels'),
+    running: () => listed(model).map(kernel => item(app, kernel, model, trans)),
+    shutdownAll: () => void endAll(app, model),
+    refreshRunning: () => void model.refresh(),
+    runningChanged: model.changed,
+    shutdownLabel: trans.__('Shut Down'),
+    shutdownAllLabel: trans.__('Shut Down All'),
+    shutdownAllConfirmationText: trans.__('Do you want to shut down all your GPU kernels? All variables will be lost.')
+  };
+}
+
+/** The user's own GPU kernels that have not ended; an administrator has a page for those of others. */
+function listed(model: GpuKernelsModel): readonly IKernel[] {
+  const { status } = model.state;
+  return (status?.kernels ?? []).filter(
+    kernel => kernel.owner === status?.user.name && kernel.gpus > 0 && kernel.state !== 'ended'
+  );
+}
+
+function item(
+  app: JupyterFrontEnd,
+  kernel: IKernel,
+  model: GpuKernelsModel,
+  trans: TranslationBundle
+): IRunningSessions.IRunningItem {
+  const { status } = model.state;
+  const args = { kernelId: kernel.id };
+  const path = status && notebookPath(kernel, status);
+  const isOff = kernel.residency?.mode === 'off';
+  const canMove = ['on_gpu', 'swapped_out', 'checkpointed'].includes(kernel.state) && !isOff;
+  const canEnd = status !== null && obstacle('shutDown', kernel, status) === null;
+  return {
+    icon: () => gpuIcon,
+    label: () => kernelTitle(kernel),
+    labelTitle: () => `${kernel.label || kernel.id} · ${sizeText(kernel, trans)}`,
+    detail: () => stateWord(kernel, trans),
+    context: kernel.id,
+    open: () => {
+      const command = path === null ? CommandIDs.show : CommandIDs.openNotebook;
+      void app.commands.execute(command, path === null ? {} : args);
+    },
+    ...(canEnd ? { shutdown: () => void app.commands.execute(CommandIDs.shutDown, args) } : {}),
+    ...(canMove ? { children: [moving(app, kernel, trans)] } : {})
+  };
+}
+
+/** The line below a kernel that moves its memory. */
+function moving(app: JupyterFrontEnd, kernel: IKernel, trans: TranslationBundle): IRunningSessions.IRunningItem {
+  const action = move(kernel);
+  const text = action === 'restore' ? trans.__('Restore its memory') : trans.__('Swap out its memory');
+  return {
+    icon: () => gpuIcon,
+    label: () => text,
+    context: `${kernel.id} ${action}`,
+    open: () => void run(app, ACTION_COMMANDS[action], kernel.id, trans)
+  };
+}
+
+/** Run a command on the kernel, or tell why the server refuses it. */
+async function run(app: JupyterFrontEnd, command: string, kernelId: string, trans: TranslationBundle): Promise<void> {
+  try {
+    await app.commands.execute(command, { kernelId });
+  } catch (error) {
+    Notification.error(failureText(error, trans));
+  }
+}
+
+/** End all of the user's kernels; Lab asked for confirmation already. */
+async function endAll({ serviceManager }: JupyterFrontEnd, model: GpuKernelsModel): Promise<void> {
+  const { kernels } = serviceManager;
+  const own = listed(model).filter(kernel => kernel.name !== '');
+  await Promise.allSettled(own.map(kernel => kernels.shutdown(kernel.id)));
+  await model.refresh();
+}
