@@ -102,15 +102,16 @@ class UsageHandler(AliquotHandler):
 
     def span(self, calendar: Calendar, accounting: UsageAccounting) -> Span:
         """Return the days of the request; the present month without any. Raises RequestError."""
-        month, begin, end = (self.get_query_argument(name, "") for name in ("month", "from", "to"))
-        if month and (begin or end):
-            raise RequestError("Requested a month together with from or to. Use a month, or from and to")
-        if month:
+        # An empty value is no month and no day, either: the contract's patterns refuse it.
+        month, begin, end = (self.get_query_argument(name, None, strip=False) for name in ("month", "from", "to"))
+        if month is not None:
+            if begin is not None or end is not None:
+                raise RequestError("Requested a month together with from or to. Use a month, or from and to")
             return calendar.month(month)
-        if begin and end:
+        if begin is not None and end is not None:
             return calendar.span(begin, end)
-        if begin or end:
-            there, lacking = ("from", "to") if begin else ("to", "from")
+        if begin is not None or end is not None:
+            there, lacking = ("from", "to") if end is None else ("to", "from")
             raise RequestError(f"Requested {there} without {lacking}. Add {lacking}, or use a month such as 2026-11")
         return period_of(accounting.today, "month")
 
