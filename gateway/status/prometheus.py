@@ -7,6 +7,7 @@ stay where they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import cast
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -16,6 +17,7 @@ from prometheus_client.registry import Collector
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.reports.kernel import DroppedMessages, HostMemory, Kernel, KernelDevice
 from jupyter_aliquot.gateway.reports.status import Device, Status
+from jupyter_aliquot.provisioner.grants.reservation import POD_ATTRIBUTE
 
 from .compute_metrics import compute_metrics
 from .nodes import devices_by_node, node_metrics
@@ -23,9 +25,11 @@ from .report import StatusSnapshot, status_report
 from .residency_metrics import residency_metrics
 from .user_metrics import usage_metrics, user_metrics
 
+_Labels = Callable[[Kernel], list[str]]
+
 _EVERYTHING = User("", "admin")
 _DEVICE = ["node", "device", "uuid", "name"]
-_KERNEL = ["kernel", "owner", "kernelspec", "priority", "uuid"]
+_KERNEL = ["kernel", "owner", "kernelspec", "priority", "namespace", "pod", "uuid"]
 
 # Tuples of metric, function that takes the figure from a device's report, and help.
 _DEVICE_GAUGES: tuple[tuple[str, Callable[[Device], float | None], str], ...] = (
@@ -133,12 +137,13 @@ class ServerMetrics(Collector):
 
 def metrics_of(report: Status, snapshot: StatusSnapshot) -> Iterator[Metric]:
     """Yield all metrics of a report. tools/reference lists them from an empty one."""
+    labels = partial(_labels, _pods(snapshot))
     yield from _device_metrics(report)
-    yield from _kernel_metrics(report)
+    yield from _kernel_metrics(report, labels)
     yield from node_metrics(report)
-    yield from compute_metrics(report, _KERNEL, _DEVICE, _labels)
-    yield from residency_metrics(report, _KERNEL[:-1], _labels)
-    yield from user_metrics(report, _KERNEL[:-1], _labels)
+    yield from compute_metrics(report, _KERNEL, _DEVICE, labels)
+    yield from residency_metrics(report, _KERNEL[:-1], labels)
+    yield from user_metrics(report, _KERNEL[:-1], labels)
     yield from usage_metrics(snapshot.usage)
     agent_up = GaugeMetricFamily("aliquot_agent_up", "1 while the node agent answers.")
     agent_up.add_metric([], float(report["node"]["agent"] == "ok"))
@@ -185,44 +190,44 @@ def _device_metrics(report: Status) -> Iterator[Metric]:
     yield limited
 
 
-def _kernel_metrics(report: Status) -> Iterator[Metric]:
+def _kernel_metrics(report: Status, labels_of: _Labels) -> Iterator[Metric]:
     for metric, figure_of, text in _KERNEL_GAUGES:
         family = GaugeMetricFamily(metric, text, labels=_KERNEL)
-        for labels, device in _kernel_devices(report):
+        for labels, device in _kernel_devices(report, labels_of):
             family.add_metric(labels, float(figure_of(device)))
         yield family
     busy = CounterMetricFamily("aliquot_kernel_busy_seconds", "GPU time that the kernel has used.", labels=_KERNEL)
-    for labels, device in _kernel_devices(report):
+    for labels, device in _kernel_devices(report, labels_of):
         busy.add_metric(labels, float(device["busy_seconds"]))
     yield busy
     refusals = CounterMetricFamily(
         "aliquot_kernel_failed_allocations", "Allocations that failed at the memory limit.", labels=_KERNEL[:-1]
     )
     for kernel in report["kernels"]:
-        refusals.add_metric(_labels(kernel), float(kernel["failed_allocations"]))
+        refusals.add_metric(labels_of(kernel), float(kernel["failed_allocations"]))
     yield refusals
     dropped = CounterMetricFamily(
         "aliquot_kernel_dropped_messages", "Messages that browsers were not sent.", labels=[*_KERNEL[:-1], "why"]
     )
     for kernel in report["kernels"]:
         for why, count in _counts(kernel["dropped_messages"]):
-            dropped.add_metric([*_labels(kernel), why], count)
+            dropped.add_metric([*labels_of(kernel), why], count)
     yield dropped
-    yield from _escape_metrics(report)
+    yield from _escape_metrics(report, labels_of)
 
 
 def _counts(dropped: DroppedMessages | None) -> list[tuple[str, float]]:
     return [] if dropped is None else [(why, float(cast(int, count))) for why, count in dropped.items()]
 
 
-def _escape_metrics(report: Status) -> Iterator[Metric]:
+def _escape_metrics(report: Status, labels_of: _Labels) -> Iterator[Metric]:
     for metric, figure_of, text in _HOST_GAUGES:
         family = GaugeMetricFamily(metric, text, labels=_KERNEL[:-1])
         for kernel in report["kernels"]:
             host = kernel["host_memory"]
             figure = None if host is None else figure_of(host)
             if figure is not None:
-                family.add_metric(_labels(kernel), float(figure))
+                family.add_metric(labels_of(kernel), float(figure))
         yield family
     unhooked = GaugeMetricFamily(
         "aliquot_kernel_uncontrolled_processes",
@@ -231,18 +236,30 @@ def _escape_metrics(report: Status) -> Iterator[Metric]:
     )
     for kernel in report["kernels"]:
         pids = {process["pid"] for process in kernel["uncontrolled_processes"]}  # one on two devices is listed twice
-        unhooked.add_metric(_labels(kernel), float(len(pids)))
+        unhooked.add_metric(labels_of(kernel), float(len(pids)))
     yield unhooked
     foreign = GaugeMetricFamily("aliquot_untracked_processes", "Processes on the devices that belong to no kernel.")
     foreign.add_metric([], float(report["node"]["untracked_processes"]))
     yield foreign
 
 
-def _kernel_devices(report: Status) -> Iterator[tuple[list[str], KernelDevice]]:
+def _kernel_devices(report: Status, labels_of: _Labels) -> Iterator[tuple[list[str], KernelDevice]]:
     for kernel in report["kernels"]:
         for device in kernel["devices"]:
-            yield [*_labels(kernel), device["uuid"]], device
+            yield [*labels_of(kernel), device["uuid"]], device
 
 
-def _labels(kernel: Kernel) -> list[str]:
-    return [kernel["id"], kernel["owner"], kernel["name"], kernel["priority"]]
+def _labels(pods: Mapping[str, list[str]], kernel: Kernel) -> list[str]:
+    # Prometheus takes an empty label for none. A kernel has one pod at a time: no series are added.
+    return [kernel["id"], kernel["owner"], kernel["name"], kernel["priority"], *pods.get(kernel["id"], ["", ""])]
+
+
+def _pods(snapshot: StatusSnapshot) -> dict[str, list[str]]:
+    """Return the namespace and the name of the pod of each kernel whose grant names one."""
+    found = {}
+    for status in (snapshot.node.status, *(node.status for node in snapshot.nodes)):
+        for kernel in status.kernels if status is not None else ():
+            namespace, _, pod = dict(kernel.attributes).get(POD_ATTRIBUTE, "").partition("/")
+            if namespace and pod:
+                found[kernel.kernel_id] = [namespace, pod]
+    return found

@@ -50,9 +50,8 @@ def test_the_index_has_exact_messages_and_the_status_of_each_class() -> None:
 
 def test_the_page_of_metrics_has_labels_and_names_as_prometheus_shows_them() -> None:
     page = metrics_page()
-    assert (
-        "| `aliquot_kernel_swaps_total` | counter | `kernel`, `owner`, `kernelspec`, `priority`, `direction` |" in page
-    )
+    labels = ("kernel", "owner", "kernelspec", "priority", "namespace", "pod", "direction")
+    assert f"| `aliquot_kernel_swaps_total` | counter | {', '.join(f'`{label}`' for label in labels)} |" in page
     assert "| `aliquot_queue_length` | gauge |  |" in page
 
 

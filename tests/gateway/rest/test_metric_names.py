@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pytest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
+
+from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gateway.nodes.remote_node import RemoteNodeView
+from jupyter_aliquot.gateway.status.prometheus import metrics_of
+from jupyter_aliquot.gateway.status.report import PLAIN, LocalKernel, StatusSnapshot, status_report
+from jupyter_aliquot.gpu_hook.client.client import read_status
 
 from .conftest import Ask
 from .fake_agent import GIB, FakeAgent, device, kernel
@@ -20,6 +26,7 @@ OTHER_UNITS = {
     *("percent", "permille", "bits", "kilobytes", "megabytes", "gigabytes", "kib", "mib", "gib", "kb", "mb", "gb"),
     *("fahrenheit", "kelvin", "milliwatts", "kilowatts"),
 }
+NODE = {"node": "far", "driver": "softgpu", "enforcer": "hook", "connections": 1}
 TYPES = {"counter", "gauge", "histogram", "summary", "metric"}
 RESERVED_ENDS = ("_count", "_sum", "_bucket", "_created")
 RESERVED_LABELS = {"le", "quantile", "job", "instance"}
@@ -57,8 +64,9 @@ def faults(families: Iterable[Metric]) -> list[str]:
 async def families_of(ask: Ask, agent: FakeAgent) -> dict[str, Metric]:
     """Return the metrics of a gateway with kernels of two users."""
     agent.devices = [device(compute_control=CONTROL, utilization_percent=40)]
+    in_pod = {**with_compute("k-1", "alice", HELD), "attributes": {"pod": "gpus/kernel-1"}}
     swapped = {"state": "swapped", "mode": "vmm", "swapped_bytes": GIB}
-    agent.kernels = [with_compute("k-1", "alice", HELD), kernel("k-2", "bob"), kernel("k-3", "bob", residency=swapped)]
+    agent.kernels = [in_pod, kernel("k-2", "bob"), kernel("k-3", "bob", residency=swapped)]
     await agent.start()
 
     async def look() -> dict[str, Metric]:
@@ -93,6 +101,33 @@ async def test_a_users_figures_are_sums_of_the_kernels(ask: Ask, an_agent: FakeA
     assert states == {("alice", "on_gpu"): 1, ("bob", "on_gpu"): 1, ("bob", "swapped_out"): 1}
     ratios = [sample.value for sample in families["aliquot_device_utilization_ratio"].samples]
     assert ratios == [0.4]
+
+
+async def test_each_metric_of_a_kernel_names_its_pod_and_is_empty_without_one(ask: Ask, an_agent: FakeAgent) -> None:
+    families = await families_of(ask, an_agent)
+    for family in families.values():
+        if family.name.startswith("aliquot_kernel_"):
+            pods = {one.labels["kernel"]: named(one.labels) for one in family.samples if "kernel" in one.labels}
+            assert pods.items() <= {"k-1": ("gpus", "kernel-1"), "k-2": ("", ""), "k-3": ("", "")}.items(), family.name
+    of_kernels = [one for one in families.values() if any("kernel" in sample.labels for sample in one.samples)]
+    assert len(of_kernels) > 20
+    assert all(family.name.startswith("aliquot_kernel_") for family in of_kernels)
+
+
+def named(labels: Mapping[str, str]) -> tuple[str, str]:
+    return labels["namespace"], labels["pod"]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "want"),
+    [("gpus/kernel-1", ("gpus", "kernel-1")), ("kernel-1", ("", "")), ("gpus/", ("", "")), ("/kernel-1", ("", ""))],
+)
+def test_a_pod_on_another_machine_is_named_and_half_a_name_is_none(attribute: str, want: tuple[str, str]) -> None:
+    told = {**NODE, "devices": [device()], "kernels": [kernel("k-1", "alice", attributes={"pod": attribute})]}
+    mine = LocalKernel("k-1", "python3.gpu-0.25", "alice", "", PLAIN, "on_gpu")
+    snapshot = StatusSnapshot("1", nodes=(RemoteNodeView("far", status=read_status(told)),), kernels=(mine,))
+    families = {one.name: one for one in metrics_of(status_report(snapshot, User("", "admin")), snapshot)}
+    assert [named(one.labels) for one in families["aliquot_kernel_over_limit_bytes"].samples] == [want]
 
 
 @pytest.mark.parametrize(

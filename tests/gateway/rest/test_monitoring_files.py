@@ -86,4 +86,5 @@ def test_the_guide_has_what_to_do_for_each_alert_and_no_other() -> None:
 def test_prometheus_scrapes_the_path_of_the_metrics_and_reads_the_alerts() -> None:
     config: dict[str, Any] = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
     assert config["scrape_configs"][0]["metrics_path"] == "/aliquot/api/v1/metrics"
+    assert config["scrape_configs"][0]["honor_labels"] is True, "a pod is a kernel's, not the gateway's"
     assert config["rule_files"] == ["alerts.yml"]
