@@ -22,6 +22,7 @@ from traitlets.utils.importstring import import_item
 from jupyter_aliquot.gateway.accounting.config import Accounting
 from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider
 from jupyter_aliquot.gateway.config import Aliquot
+from jupyter_aliquot.gateway.containers.host_limits import HostLimits
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
 from jupyter_aliquot.gateway.culling.policy import Culling
 from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders
@@ -44,6 +45,7 @@ _CLASSES: dict[str, type[Configurable]] = {
         AliquotIdentityProvider,
         Culling,
         GatewayClient,
+        HostLimits,
         ImageCatalogue,
         ServerApp,
         SharedFolders,
