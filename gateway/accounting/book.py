@@ -67,12 +67,12 @@ class Spending:
     """The charges of the present day, week, month and so on. It is replaced whole.
 
     ``day``: the present day. ``charges``: by period, then by user and team, in thousandths of an
-    amount's unit. ``unknown``: periods whose charges the file did not tell yet.
+    amount's unit. A period that is not in it is unknown: no look asked for it yet, or the file did
+    not tell.
     """
 
     day: int = 0
     charges: Mapping[str, Mapping[tuple[str, str], int]] = field(default_factory=dict)
-    unknown: frozenset[str] = frozenset()
 
 
 class Book:
@@ -225,7 +225,7 @@ class Book:
         self._periods = {name: known for name, known in self._periods.items() if wanted.get(name) == known[0]}
         for name, span in wanted.items():
             is_known = name in self._periods and name not in self._stale
-            if not is_known and (read := self._with_file(partial(_charges, span), now)) is not None:
+            if not is_known and (read := self._earlier_charges(name, span, now)) is not None:
                 for (at, subject), amounts in self._pending.items():
                     _add(read, span, at, subject, amounts.charged)
                 self._periods[name] = (span, read)
@@ -235,7 +235,15 @@ class Book:
                 for entry in entries:
                     _add(self._periods[name][1], span, entry.day, entry.subject, entry.amounts.charged)
         charges = {name: dict(charged) for name, (_, charged) in self._periods.items()}
-        self.spending = Spending(day, charges, frozenset(wanted.keys() - charges.keys()))
+        self.spending = Spending(day, charges)
+
+    def _earlier_charges(self, name: str, span: Span, now: float) -> dict[tuple[str, str], int] | None:
+        """Return the charges that the file has of a period; None if it does not tell them now."""
+        found = self._with_file(partial(_charges, span), now)
+        if found is None and name not in self._periods and self._meter is not None and not self._has_earlier_rows():
+            # All that was used is in memory, for the file was never made.
+            return {}
+        return found
 
     def _prune(self, file: UsageFile) -> None:
         assert self._look is not None  # something was counted

@@ -179,7 +179,8 @@ class BudgetCheck:
         return self._use(TEAM, team, budget, self._summed(budget.period).teams)
 
     def _use(self, kind: str, name: str, budget: Budget, charged: Mapping[str, int]) -> BudgetUse:
-        return BudgetUse(kind, name, budget, _hours(charged.get(name, 0)), budget.period in self._spending.unknown)
+        is_unknown = budget.period not in self._spending.charges
+        return BudgetUse(kind, name, budget, _hours(charged.get(name, 0)), is_unknown)
 
     def _summed(self, period: str) -> _Sums:
         if period not in self._sums:

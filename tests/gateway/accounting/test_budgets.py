@@ -100,6 +100,17 @@ def test_budgets_are_told_before_the_first_look() -> None:
     ]
 
 
+def test_a_budget_that_refuses_admits_nothing_before_the_first_look_at_its_period() -> None:
+    counted = accounting()
+    with pytest.raises(UnknownUseError):
+        counted.check("alice", (), QUARTER)
+    # A reloaded quota file has a period that no look has asked for.
+    quotas, calendar = read_quotas(FILE, "a file"), Calendar(find_zone("UTC"), "UTC")
+    spent = Spending(TODAY, {"week": {}, "month": {}})
+    with pytest.raises(UnknownUseError, match="this quarter's"):
+        BudgetCheck(quotas, spent, calendar, ChargePolicy()).check("bob", (), QUARTER)
+
+
 def test_a_budget_that_warns_refuses_nothing_and_has_a_message() -> None:
     budgets = check({("bob", "vision"): 50.0})
     budgets.check("bob", (), QUARTER)
@@ -166,7 +177,7 @@ def test_administrators_see_the_budget_of_each_user_who_used_something() -> None
 
 def test_a_budget_whose_use_cannot_be_read_refuses_new_requests_if_it_is_to_refuse() -> None:
     quotas, calendar = read_quotas(FILE, "a file"), Calendar(find_zone("UTC"), "UTC")
-    budgets = BudgetCheck(quotas, Spending(TODAY, {"week": {}}, frozenset({"month"})), calendar, ChargePolicy())
+    budgets = BudgetCheck(quotas, Spending(TODAY, {"week": {}, "quarter": {}}), calendar, ChargePolicy())
     with pytest.raises(UnknownUseError) as refused:
         budgets.check("alice", (), QUARTER)
     assert str(refused.value) == (
@@ -198,7 +209,7 @@ def test_charges_are_summed_once_a_look_however_many_users_and_questions_there_a
     class Looked(Book):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
-            self.spending = Spending(TODAY, {"week": charges})
+            self.spending = Spending(TODAY, {"week": charges, "month": {}, "quarter": {}})
 
     monkeypatch.setattr("jupyter_aliquot.gateway.accounting.recorder.Book", Looked)
     counted = accounting()

@@ -107,14 +107,34 @@ def test_a_budget_that_is_not_known_yet_is_told_and_known_with_the_next_look(lif
     with locked(path):
         life.begin()
         look(life)
-        assert life.book.spending.unknown == {"month"}
+        assert life.book.spending.charges == {}
         assert ["admit nothing new" in problem for problem in life.book.problems] == [True]
         with pytest.raises(StateError, match="cannot be read"):
             life.ask()
     life.go(LATER)
     look(life)
-    assert (life.book.spending.unknown, life.book.problems) == (frozenset(), ())
+    assert life.book.problems == ()
     assert charged(life) == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_file_that_cannot_be_made_leaves_the_charges_known(tmp_path: Path) -> None:
+    """All that was used is in memory then, and goes into the file once it can be made."""
+    folder = tmp_path / "state"
+    folder.write_text("no folder")
+    life = Life(settings(folder / "accounting.sqlite"), periods=("month",))
+    look(life)
+    assert life.book.spending.charges == {"month": {}}
+    life.go(HOUR)
+    look(life)
+    assert charged(life) == 1.0
+    folder.unlink()
+    folder.mkdir()
+    life.go(HOUR)
+    look(life)
+    assert (charged(life), life.book.problems) == (2.0, ())
+    life.restart()
+    look(life)
+    assert charged(life) == 2.0
 
 
 def test_charges_that_were_known_stay_while_the_file_is_opened_again(life: Life, path: Path) -> None:

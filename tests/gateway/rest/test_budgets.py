@@ -81,6 +81,8 @@ async def test_users_see_their_own_budgets_and_administrators_all(ask: Ask, an_a
 async def test_a_larger_size_is_refused_and_a_smaller_one_is_not(ask: Ask, an_agent: FakeAgent) -> None:
     an_agent.gives_room = True
     await an_agent.start()
+    # Before the first look no use is known, and nothing is admitted.
+    await until(lambda: budgets(ask, "alice"), lambda found: found["user alice"]["message"] is None)
     started = await ask("alice", "POST", "api/kernels", body={"name": "light.gpu-0.5"})
     assert started.status == 201
     path = f"aliquot/api/v1/kernels/{started.json['id']}"
