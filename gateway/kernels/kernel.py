@@ -438,7 +438,9 @@ class ManagedKernel(ServerKernelManager):
 
     async def restart_kernel(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """Called by the multi-kernel manager, and by the restarter."""
-        with self.restarts.one(self.kernel_id):
+        with self.restarts.one(self.kernel_id) as may_start:
+            if not may_start:
+                return None
             self.note(KernelState.RESTARTING)
             await self.noted()
             return await super().restart_kernel(*args, **kwargs)

@@ -26,8 +26,8 @@ class Restarts:
         self._is_found_dead = True
 
     @contextmanager
-    def one(self, kernel_id: str) -> Iterator[None]:
-        """Count one restart from its first step to its last.
+    def one(self, kernel_id: str) -> Iterator[bool]:
+        """Count one restart from its first step to its last. Yields whether it may be done.
 
         Raises WithdrawnError for a kernel that is being ended. The restarter, which asks by itself, leaves such
         a kernel as it is.
@@ -36,8 +36,9 @@ class Restarts:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._under_way.add(over)
         try:
-            self.refuse_if_being_ended(kernel_id)
-            yield
+            if not is_restarters:
+                self.refuse_if_being_ended(kernel_id)
+            yield not self.is_being_ended
         except WithdrawnError:
             if not (is_restarters and self.is_being_ended):
                 raise
