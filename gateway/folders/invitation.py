@@ -26,8 +26,9 @@ _ID = re.compile(r"[0-9a-f]{16}")
 class Invitation:
     """One folder of *owner*, and the user or team that may see it.
 
-    ``path`` is where the owner's kernels find the folder, ``source`` where it lies on the host, and
-    ``inode`` that of the folder that the owner chose. Times are seconds since the epoch.
+    ``path`` is where the owner's kernels find the folder, and ``source`` where it lies on the host.
+    ``inode`` and ``born`` are those of the folder that the owner chose; ``born`` is in nanoseconds
+    since the epoch, and 0 where the file system does not tell. Other times are in seconds.
     """
 
     id: str
@@ -43,6 +44,11 @@ class Invitation:
     until: float | None = None
     accepted: frozenset[str] = frozenset()
     declined: frozenset[str] = frozenset()
+    born: int = 0
+
+    def is_of(self, inode: int, born: int) -> bool:
+        """Return whether this is the folder that was shared: a file system uses the numbers of removed ones again."""
+        return self.inode == inode and self.born in (0, born)
 
     def invites(self, user: User) -> bool:
         """Return whether it is for this user. An owner needs none, and an administrator's role gives none."""
@@ -122,6 +128,7 @@ def invitation_table(invitation: Invitation) -> Mapping[str, Any]:
         "path": invitation.path,
         "source": invitation.source,
         "inode": invitation.inode,
+        "born": invitation.born or None,
         "kind": invitation.kind,
         "invited": invitation.invited,
         "access": invitation.access,
@@ -139,12 +146,15 @@ def read_invitation(table: object) -> Invitation:
     path, source, access = entry.text("path"), entry.text("source"), entry.text("access")
     kind, invited = entry.text("kind"), entry.text("invited")
     inode, since, until = entry.number("inode"), entry.number("since"), entry.number("until")
+    born = entry.number("born") or 0
     accepted, declined = frozenset(entry.texts("accepted")), frozenset(entry.texts("declined"))
     entry.finish()
     parts_of(source)
     check_name(kind, invited)
     is_valid = _ID.fullmatch(id_) and NAME.fullmatch(name) and kind in KINDS and access in ACCESSES
-    if not is_valid or not isinstance(inode, int) or since is None or accepted & declined:
+    if not is_valid or not isinstance(inode, int) or not isinstance(born, int) or since is None or accepted & declined:
         raise RequestError(f"the invitation {id_[:16]!r} of {owner[:40]!r} has fields that are not valid")
     writes = access == "write"
-    return Invitation(id_, owner, name, path, source, inode, kind, invited, writes, since, until, accepted, declined)
+    return Invitation(
+        id_, owner, name, path, source, inode, kind, invited, writes, since, until, accepted, declined, born
+    )

@@ -34,6 +34,7 @@ def refusal(found: Invitations, *, has_images: bool, has_users: bool) -> str | N
 
 def invitations_report(found: Invitations, who: User, why_not: str | None) -> reports.Invitations:
     """Return all that the user may see, and why users cannot invite others. Blocks."""
+    found.read_again()
     return {"invitations": [invitation_report(found, one, who) for one in found.seen_by(who)], "refusal": why_not}
 
 

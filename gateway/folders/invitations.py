@@ -11,19 +11,27 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.provisioner.containers.plan import FolderIdentity, Mount
-from jupyter_aliquot.provisioner.errors import AliquotError, FolderError, LimitError, RequestError, TakenError
+from jupyter_aliquot.provisioner.errors import (
+    AliquotError,
+    FolderError,
+    LimitError,
+    RequestError,
+    StateError,
+    TakenError,
+)
 
 from .invitation import Invitation, Wish
-from .invitation_file import MOST, read_invitations, write_invitations
+from .invitation_file import MOST, InvitationFile
 from .registry import Folders
 from .rules import check_own, home_of, lies_in
-from .user_folder import identify_own
+from .user_folder import OwnFolder, identify_own
 
 MOST_OF_OWNER = 100
 # Each is a mount of every kernel of that user.
@@ -54,13 +62,27 @@ class Invitations:
     def __init__(self, folders: Folders, owners: Owners, path: Path | None, clock: Clock, log: logging.Logger) -> None:
         self._folders = folders
         self._owners = owners
-        self._path = path
         self._clock = clock
         self._log = log
         self._observers: list[InvitationObserver] = []
         # Requests change it in threads. A change makes another mapping.
         self._changing = threading.Lock()
-        self._all: Mapping[str, Invitation] = {} if path is None else read_invitations(path, log)
+        self._all: Mapping[str, Invitation] = {}
+        self._file = InvitationFile(path, log)
+        self._is_read = False
+        self.read_again()
+
+    def read_again(self) -> None:
+        """Read a file that could not be read before. Blocks."""
+        if not self._is_read:
+            with self._changing, suppress(StateError):
+                self._read()
+
+    def _read(self) -> None:
+        """Read the file if it was not read yet. Raises StateError: what was not read must not be replaced."""
+        if not self._is_read:
+            self._all = self._file.read()
+            self._is_read = True
 
     def observe(self, observer: InvitationObserver) -> None:
         """Call *observer* after each change, in the thread that made it."""
@@ -108,8 +130,9 @@ class Invitations:
         source = self._source_of(user.name, wish.path)
         if wish.is_writable:
             self._check_writable(user, source, wish.path)
-        inode = self._identify(user.name, source, wish.path).inode
+        folder = self._identify(user.name, source, wish.path)
         with self._changing:
+            self._read()
             own = [one for one in self._present() if one.owner == user.name]
             if clash := next((one for one in own if one.name == wish.name and one.source != source), None):
                 raise TakenError(
@@ -121,7 +144,7 @@ class Invitations:
                 raise LimitError(f"You have {MOST_OF_OWNER} invitations, which is the most. End one, or invite a team")
             if before is None and len(self._present()) >= MOST:
                 raise LimitError(f"This server has {MOST} invitations, which is the most. Ask an administrator")
-            made = self._made(user, wish, source, inode, before)
+            made = self._made(user, wish, source, folder, before)
             self._keep(made)
         self._tell("invite", made, user.name)
         return made
@@ -167,6 +190,7 @@ class Invitations:
 
         A folder with a problem is left out, and logged.
         """
+        self.read_again()
         found: dict[str, Mount] = {}
         for invitation in self._given_to(user):
             try:
@@ -194,8 +218,8 @@ class Invitations:
         owner = invitation.owner
         if not self._owners.exists(owner):
             raise FolderError(f"This server has no user {owner!r} any more")
-        identity = self._identify(owner, invitation.source, invitation.path)
-        if identity.inode != invitation.inode:
+        folder = self._identify(owner, invitation.source, invitation.path)
+        if not invitation.is_of(folder.identity.inode, folder.born):
             raise FolderError(
                 f"{invitation.path!r} is another folder than the one that was shared: it was replaced. Share it again"
             )
@@ -205,7 +229,7 @@ class Invitations:
                 self._check_writable(self._owners.user_named(owner), invitation.source, invitation.path)
             except RequestError:
                 is_writable = False
-        return identity, is_writable
+        return folder.identity, is_writable
 
     def problem(self, invitation: Invitation) -> str | None:
         """Return why no kernel gets the folder, in words for its owner; None when all is well. Blocks."""
@@ -242,7 +266,7 @@ class Invitations:
                 f"Requested to let others write to {path!r}, but your own kernels only read it. Share it to read"
             )
 
-    def _identify(self, owner: str, source: str, path: str) -> FolderIdentity:
+    def _identify(self, owner: str, source: str, path: str) -> OwnFolder:
         """Check that the folder is the owner's own and may be shared. Blocks. Raises RequestError, FolderError."""
         settings = self._folders.settings
         roots = [home_of(template, owner) for template in settings.user_roots]
@@ -252,11 +276,15 @@ class Invitations:
         self._folders.check_source(source)
         return identify_own(root, source, path)
 
-    def _made(self, user: User, wish: Wish, source: str, inode: int, before: Invitation | None) -> Invitation:
+    def _made(self, user: User, wish: Wish, source: str, folder: OwnFolder, before: Invitation | None) -> Invitation:
+        inode, born = folder.identity.inode, folder.born
         if before is not None:
-            changed = replace(before, inode=inode, is_writable=wish.is_writable, until=wish.until, path=wish.path)
+            changed = replace(
+                before, inode=inode, born=born, is_writable=wish.is_writable, until=wish.until, path=wish.path
+            )
             # Its guests did not accept another folder at the same path.
-            return changed if before.inode == inode else replace(changed, accepted=frozenset(), declined=frozenset())
+            is_same = before.is_of(inode, born)
+            return changed if is_same else replace(changed, accepted=frozenset(), declined=frozenset())
         return Invitation(
             id=secrets.token_hex(8),
             owner=user.name,
@@ -264,6 +292,7 @@ class Invitations:
             path=wish.path,
             source=source,
             inode=inode,
+            born=born,
             kind=wish.kind,
             invited=wish.invited,
             is_writable=wish.is_writable,
@@ -280,7 +309,7 @@ class Invitations:
 
     def _write(self, made: Mapping[str, Invitation]) -> None:
         """Write the file first, so that kernels get only what is kept. Raises StateError."""
-        write_invitations(self._path, made.values())
+        self._file.write(made.values())
         self._all = made
 
     def _tell(self, action: str, invitation: Invitation, by: str) -> None:

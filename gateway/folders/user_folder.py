@@ -8,17 +8,27 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 from jupyter_aliquot.provisioner.containers.plan import FolderIdentity
 from jupyter_aliquot.provisioner.errors import FolderError
 
+from .birth import born_of
 from .safe_open import identity_of, opened
 
 _ENTER = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-def identify_own(root: str, source: str, shown: str) -> FolderIdentity:
-    """Return the identity of the folder at *source*, which lies below *root*. Blocks.
+@dataclass(frozen=True)
+class OwnFolder:
+    """A user's own folder as it lies on the disk now. ``born`` is 0 where the file system does not tell."""
+
+    identity: FolderIdentity
+    born: int = 0
+
+
+def identify_own(root: str, source: str, shown: str) -> OwnFolder:
+    """Return the folder at *source*, which lies below *root*. Blocks.
 
     Args:
         root: The folder of the host that is all of its user's own.
@@ -46,7 +56,7 @@ def identify_own(root: str, source: str, shown: str) -> FolderIdentity:
             raise FolderError(f"{asked}: {error.strerror}. Make it, or name another one") from error
 
 
-def _identify_below(top: int, parts: Iterable[str], asked: str) -> FolderIdentity:
+def _identify_below(top: int, parts: Iterable[str], asked: str) -> OwnFolder:
     """Walk down from the open folder *top*. Raises FolderError and OSError."""
     descriptor = os.dup(top)
     try:
@@ -58,7 +68,7 @@ def _identify_below(top: int, parts: Iterable[str], asked: str) -> FolderIdentit
                 raise FolderError(f"{asked}, for another file system is mounted at {part!r}. Choose another folder")
         if os.fstat(descriptor).st_uid != os.fstat(top).st_uid:
             raise FolderError(f"{asked}, for it has another owner than your files. Choose a folder of yours")
-        return identity_of(descriptor)
+        return OwnFolder(identity_of(descriptor), born_of(descriptor))
     finally:
         os.close(descriptor)
 

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from traitlets import TraitError
 from traitlets.config import Config
 
 from jupyter_aliquot.gateway.auth.principals import User
-from jupyter_aliquot.gateway.folders import invitations as registry
+from jupyter_aliquot.gateway.folders import invitations as registry, user_folder
+from jupyter_aliquot.gateway.folders.birth import born_of
 from jupyter_aliquot.gateway.folders.invitation import Invitation, invitation_table, read_wish
 from jupyter_aliquot.gateway.folders.invitation_report import invitation_report, invited_folders
 from jupyter_aliquot.gateway.folders.invitations import Invitations, Owners
@@ -298,6 +299,42 @@ def test_a_replaced_folder_that_is_shared_again_is_accepted_again(place: Place) 
     assert mounted(found) == {}
 
 
+def test_a_new_folder_that_gets_the_number_of_the_removed_one_is_not_shared(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """File systems give the number of a removed folder to the next one, which its owner makes for themselves."""
+    found = place.open()
+    accept(found, invite(found, access="write"))
+    assert mounted(found)
+    shared = user_folder.identify_own(f"{place.host}/homes/alice", f"{place.host}/homes/alice/project", "~/project")
+    later = replace(shared, born=shared.born + 1)
+    monkeypatch.setattr(registry, "identify_own", lambda *_: later)
+    for one in (found, place.open()):
+        assert mounted(one) == {}
+        assert "it was replaced" in str(one.problem(one.seen_by(ALICE)[0]))
+    assert invite(found).accepted == frozenset()
+
+
+def test_the_time_at_which_a_folder_was_made_is_that_of_the_file_system(place: Place) -> None:
+    folder = place.host / "homes/alice/project"
+    told = subprocess.run(["stat", "-c", "%W", folder], check=True, capture_output=True, text=True).stdout
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        assert born_of(descriptor) // 1_000_000_000 == int(told)
+    finally:
+        os.close(descriptor)
+
+
+def test_an_invitation_of_a_folder_whose_birth_was_not_told_is_compared_by_its_number(place: Place) -> None:
+    found = place.open()
+    accept(found, invite(found))
+    content = json.loads(place.file.read_text())
+    for absent in (None, 0.5):
+        content["invitations"][0]["born"] = absent
+        place.file.write_text(json.dumps(content))
+        assert bool(mounted(place.open())) is (absent is None)
+
+
 def test_write_is_given_only_where_the_owners_own_kernels_write(place: Place) -> None:
     found = place.open()
     with pytest.raises(RequestError, match="only read it"):
@@ -408,6 +445,36 @@ def test_a_damaged_entry_is_left_out_and_hides_no_other(place: Place) -> None:
     bad = [{**good, "id": "x"}, {**good, "source": "../etc"}, {**good, "access": "own"}, {**good, "inode": 1.5}, 5]
     place.file.write_text(json.dumps({"version": 1, "invitations": [*bad, good]}))
     assert [invitation_table(one) for one in place.open().seen_by(ADA)] == [good]
+
+
+def test_the_entries_that_were_left_out_stay_in_a_copy_when_the_file_is_replaced(place: Place) -> None:
+    found = place.open()
+    of_later_version = {**invitation_table(invite(found)), "color": "blue"}
+    before = json.dumps({"version": 1, "invitations": [of_later_version]})
+    place.file.write_text(before)
+    again = place.open()
+    assert again.seen_by(ADA) == ()
+    for name in ("q", "r"):
+        invite(again, name=name)
+    [copy] = place.file.parent.glob("invitations.json.left-out-*")
+    assert (copy.read_text(), copy.stat().st_mode & 0o777) == (before, 0o600)
+    assert [one["name"] for one in json.loads(place.file.read_text())["invitations"]] == ["q", "r"]
+
+
+def test_a_file_that_cannot_be_opened_is_kept_changes_are_refused_and_it_is_read_again(place: Place) -> None:
+    found = place.open()
+    accept(found, invite(found))
+    place.file.rename(kept := place.host / "kept")
+    place.file.mkdir()  # reading it fails, also for root
+    again = place.open()
+    assert (mounted(again), again.seen_by(ADA)) == ({}, ())
+    with pytest.raises(StateError, match="cannot be read now"):
+        invite(again, invited="eve")
+    place.file.rmdir()
+    kept.rename(place.file)
+    assert mounted(again) == {"/shared/alice/project": True}
+    assert again.seen_by(ALICE) == found.seen_by(ALICE)
+    assert list(place.file.parent.iterdir()) == [place.file]
 
 
 def test_a_change_that_cannot_be_written_is_no_change(place: Place) -> None:
