@@ -29,6 +29,7 @@ from jupyter_aliquot.provisioner.errors import (
 
 from .invitation import Invitation, Wish
 from .invitation_file import MOST, InvitationFile
+from .patient_look import PatientLook
 from .registry import Folders
 from .rules import check_own, home_of, lies_in
 from .user_folder import OwnFolder, identify_own
@@ -64,6 +65,7 @@ class Invitations:
         self._owners = owners
         self._clock = clock
         self._log = log
+        self._look = PatientLook(identify_own)
         self._observers: list[InvitationObserver] = []
         # Requests change it in threads. A change makes another mapping.
         self._changing = threading.Lock()
@@ -274,7 +276,7 @@ class Invitations:
         check_own(source, root, path)
         assert root is not None  # check_own has refused it
         self._folders.check_source(source)
-        return identify_own(root, source, path)
+        return self._look(root, source, path)
 
     def _made(self, user: User, wish: Wish, source: str, folder: OwnFolder, before: Invitation | None) -> Invitation:
         inode, born = folder.identity.inode, folder.born
