@@ -26,6 +26,7 @@ from jupyter_aliquot.provisioner.errors import (
 from jupyter_aliquot.provisioner.resources import Grant, Request
 
 from .agents.lanes import Asked, Lane, Lanes, NoRemoteAgents, RemoteAgents
+from .agents.moves import Moves
 from .agents.readiness import Readiness
 from .agents.releases import Releases, resolve
 from .agents.renewal import Renewal
@@ -39,9 +40,6 @@ from .snapshot import AdmissionSettings, AdmissionSnapshot, Agent
 from .wait_reason import agent_refused, agent_unavailable, not_planned
 
 __all__ = ["Admission", "AdmissionSettings", "AdmissionSnapshot", "Agent", "KernelRef", "QueueEntry"]
-
-# While no request waits, admission looks at the moves of the agent after so long, together.
-_IDLE_SECONDS = 0.05
 
 # Called with a kernel's change of size that was granted, or was refused after it had waited.
 ResizeObserver = Callable[[str, "Grant | AliquotError"], None]
@@ -74,8 +72,7 @@ class Admission:
         self._began = clock.wall()
         self._seen_connections = 0
         self._work = asyncio.Event()
-        self._next_look: asyncio.TimerHandle | None = None
-        self._is_in_cycle = self._has_moved = False
+        self._moves = Moves(self._work, self._is_idle)
         self._task: asyncio.Task[None] | None = None
         self._is_stopped = False
         self.evictor = Evictor(self._ledger, clock, self._work.set, self._log)
@@ -106,7 +103,7 @@ class Admission:
         task, self._task = self._task, None
         if task is not None:
             await end_task(task)
-        self._stop_looking()
+        self._moves.stop_looking()
         await self._lanes.finish()
         await self._finish_releases()
 
@@ -317,21 +314,9 @@ class Admission:
         return kernel_id in self._ledger.snapshot().holdings and kernel_id not in self._releases
 
     def _agent_moved(self) -> None:
-        """Look again, for an agent came, went, or may have room. While no request waits, moves are gathered."""
+        """Look again, for an agent came, went, or may have room."""
         self.readiness.has_looked = True
-        self._has_moved = True
-        if not self._is_in_cycle:
-            self._look_again()
-
-    def _look_again(self) -> None:
-        """Have the agent's moves looked at, unless the last status tells of them."""
-        if not self._has_moved:
-            return
-        self._has_moved = False
-        if not self._is_idle():
-            self._work.set()
-        elif self._next_look is None:
-            self._next_look = asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._work.set)
+        self._moves.note()
 
     def _agent_of(self, node: str) -> Agent:
         lane = self._lanes.of(node)
@@ -352,14 +337,13 @@ class Admission:
 
     async def _turn(self) -> None:
         looked_at = list(self._queue)
-        self._is_in_cycle = True
+        self._moves.begin()
         try:
             await self._cycle()
         except Exception:
             self._log.exception("admission=failed; the queue is looked at again")
         finally:
-            self._is_in_cycle = False
-        self._look_again()
+            self._moves.end()
         for waiting in looked_at:
             if waiting.requester.kernel_id not in self._lanes.asked:
                 waiting.looked_at.set()
@@ -370,17 +354,23 @@ class Admission:
     async def _wait_for_work(self) -> None:
         """Wait until the event is set, or until the first deadline of a waiting request."""
         if not self._work.is_set():
-            away_since, now = self._agent.unavailable_since, self._clock.now()
-            seconds = seconds_to_next_look(self._queue, away_since, self._settings, now)
+            seconds = self._seconds_to_next_look()
             sleeps = (self._clock.sleep(seconds),) if self._queue or self._has_doubts() else ()
             await until_first(self._work.wait(), *sleeps)
         self._work.clear()
-        self._stop_looking()
+        self._moves.stop_looking()
 
-    def _stop_looking(self) -> None:
-        timer, self._next_look = self._next_look, None
-        if timer is not None:
-            timer.cancel()
+    def _seconds_to_next_look(self) -> float:
+        away_since, queue = self._agent.unavailable_since, list(self._queue)
+        if self._lanes:
+            # No request waits for the own agent alone, and one that an agent has to answer is not refused meanwhile.
+            away_since, busy = None, self._busy()
+            queue = [one for one in queue if one.requester.kernel_id not in busy]
+        return seconds_to_next_look(queue, away_since, self._settings, self._clock.now())
+
+    def _busy(self) -> set[str]:
+        """Return the kernels that are not planned for: their last grant is not released, or they are asked for now."""
+        return {*self._releases, *self._lanes.asked}
 
     async def _look_at_agents(self) -> bool:
         """Tell the agents what they do not know, and take their answers; return whether there are any."""
@@ -390,7 +380,7 @@ class Admission:
             # 2. After the agent came back, grants are renewed before requests are served.
             await self._renew_holdings()
             # 3. The capacity that is free by the agents' account, whichever program reserved the rest.
-            self._has_moved = False  # the answer tells of what was before
+            self._moves.forget()
             node = await self._agent.status()
             self._ledger.commit(node=node, others=self._lanes.tend())
         except AliquotError as error:
@@ -412,7 +402,7 @@ class Admission:
         await self.evictor.call_off_endless(self._agent, self._ledger.snapshot().node)
         snapshot = self._lanes.promised(self._ledger.snapshot())
         # 4. Heads of the queue, without kernels whose last grant is not released yet, or is asked for now.
-        busy = {*self._releases, *self._lanes.asked}
+        busy = self._busy()
         heads = {w.requester.kernel_id: w for w in self._queue if w.requester.kernel_id not in busy}
         # 5. Plan.
         planned = plan(snapshot, [waiting.pending for waiting in heads.values()], self._clock.now())
@@ -437,10 +427,14 @@ class Admission:
             lane, there = self._lanes.of(node.name), planned.on(node.name, snapshot)
             if lane is not None and lane.is_open:
                 asked = [self._asked(lane, heads[one.kernel_id], one) for one in there.admissions]
-                if asked or self.evictor.has_work(node, there.evictions):
-                    lane.run(asked, self.evictor.jobs(lane.agent, node, there.evictions))
+                tells = self.evictor.has_work(node, there.evictions) and lane.is_news(there.evictions)
+                if asked or tells:
+                    lane.run(asked, self.evictor.jobs(lane.agent, node, there.evictions), there.evictions)
                 continue
             for waiting in (heads[one.kernel_id] for one in there.admissions):
+                if lane is not None and lane.refused and not lane.is_busy:
+                    waiting.why = agent_refused(waiting.pending.request, lane.refused)
+                    continue
                 told = f"the agent of the node {node.name} has not answered yet"
                 waiting.why = agent_unavailable(waiting.pending.request, told)
 
@@ -505,6 +499,8 @@ class Admission:
             # Another program on this node was faster. The agent's event tells when its reservation
             # ends.
             waiting.why = agent_refused(waiting.pending.request, str(error))
+            if lane is not None:
+                lane.refused = str(error)
             return waiting.is_growth
         except AgentUnavailableError as error:
             # The agent may have reserved before it went. If the request is withdrawn meanwhile,

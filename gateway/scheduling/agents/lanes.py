@@ -18,17 +18,16 @@ from typing import Protocol
 from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gateway.base.tasks import in_groups
 from jupyter_aliquot.gateway.scheduling.ledger import Holding, KernelRef, Ledger, LedgerSnapshot, Node, Others
+from jupyter_aliquot.gateway.scheduling.lending.reclaim import Evict
 from jupyter_aliquot.gateway.scheduling.snapshot import Agent
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError
 from jupyter_aliquot.provisioner.resources import Grant
 
+from .pause import AGAIN_SECONDS, Pause, state_of
 from .releases import Releases, resolve
 from .renewal import Renewal
-
-# A refused renewal, and an agent that failed, are tried again after so long.
-_AGAIN_SECONDS = 5.0
 
 
 class RemoteAgent(Agent, Protocol):
@@ -117,6 +116,10 @@ class Lane:
         self._lanes = lanes
         self._task: asyncio.Task[None] | None = None
         self._again_at = 0.0
+        # Why the agent refused what the plan had room for; empty if it did not, the last time. A commit sets it.
+        self.refused = ""
+        # While one lasts, the agent is asked for no grants; another, it is not told the same evictions.
+        self._refusal, self._told = Pause(), Pause()
 
     @property
     def is_busy(self) -> bool:
@@ -130,13 +133,25 @@ class Lane:
     @property
     def is_open(self) -> bool:
         """Return whether the agent may be asked for reservations now."""
+        if self.is_busy or self.agent.unavailable_since is not None:
+            return False
         is_same = self.agent.connections == self.seen_connections
-        return is_same and self.agent.unavailable_since is None and not self.is_busy
+        return is_same and not self._refusal.holds(state_of(self.agent.last), self._lanes.clock.now())
 
-    def run(self, asked: Iterable[Asked] = (), jobs: Sequence[Callable[[], Awaitable[None]]] = ()) -> None:
-        """Ask the agent, in a task of the lane's own."""
+    def is_news(self, evictions: Sequence[Evict]) -> bool:
+        """Return whether these evictions, and what the agent says of others, are not what it was told last."""
+        return not self._told.holds((state_of(self.agent.last), *evictions), self._lanes.clock.now())
+
+    def run(
+        self,
+        asked: Iterable[Asked] = (),
+        jobs: Sequence[Callable[[], Awaitable[None]]] = (),
+        evictions: Sequence[Evict] = (),
+    ) -> None:
+        """Ask the agent, in a task of the lane's own. *jobs* tell it of *evictions*."""
         self.asked = {one.holding.grant.kernel_id: one for one in asked}
-        self._task = asyncio.create_task(self._run(jobs), name=f"aliquot-lane-{self.agent.name}")
+        self.refused = "" if self.asked else self.refused
+        self._task = asyncio.create_task(self._run(jobs, evictions), name=f"aliquot-lane-{self.agent.name}")
 
     def tend(self) -> None:
         """Release, and renew, what its agent does not know yet."""
@@ -169,18 +184,25 @@ class Lane:
             await end_task(task)
         self.asked = {}
 
-    async def _run(self, jobs: Sequence[Callable[[], Awaitable[None]]]) -> None:
-        self._again_at = self._lanes.clock.now() + _AGAIN_SECONDS
+    async def _run(self, jobs: Sequence[Callable[[], Awaitable[None]]], evictions: Sequence[Evict]) -> None:
+        self._again_at = self._lanes.clock.now() + AGAIN_SECONDS
+        before = state_of(self.agent.last)
         try:
             await self.settle()
             await in_groups([one.commit for one in self.asked.values()])
             for job in jobs:
                 await job()
             await self.agent.refresh()
+            if self.asked and self.refused and state_of(self.agent.last) == before:
+                self._refusal.begin(before, self._lanes.clock.now())
+            if jobs:
+                self._told.begin((before, *evictions), self._lanes.clock.now())
         except AliquotError as error:
             self._lanes.log.info("node=%s lane=stopped reason=%s", self.agent.name, error)
+            self._refusal.begin(state_of(self.agent.last), self._lanes.clock.now())
         except Exception:
             self._lanes.log.exception("node=%s lane=failed; it goes on", self.agent.name)
+            self._refusal.begin(state_of(self.agent.last), self._lanes.clock.now())
         finally:
             self.asked = {}
             self._task = None

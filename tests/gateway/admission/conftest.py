@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
+from jupyter_aliquot.gateway.scheduling.agents.lanes import NoLocalAgent
 from jupyter_aliquot.gateway.scheduling.capacity import Capacity
 from jupyter_aliquot.gateway.scheduling.ledger import Device, KernelRef, Leaving, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.resize import held_of
@@ -221,6 +222,88 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
+class HandNode(HandAgent):
+    """The agent of a node that dials in. Its devices are of its own; without ``answers`` it reserves nothing."""
+
+    def __init__(self, clock: HandClock, name: str, devices: int = 1) -> None:
+        super().__init__(clock, devices)
+        self.name = name
+        self.last: Node | None = None
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def refresh(self) -> None:
+        self.last = replace(await self.status(), name=self.name)
+        self.tell()
+
+    def go(self) -> None:
+        self.last = None if self.last is None else replace(self.last, is_away=True)
+        super().go()
+
+    async def reserve(self, requester: KernelRef, request: Request, placement: Mapping[str, int]) -> Grant:
+        await self.answers.wait()
+        if self.unavailable_since is not None:
+            raise AgentUnavailableError("it went away")
+        return await super().reserve(requester, request, placement)
+
+    def _device(self, index: int) -> Device:
+        return replace(super()._device(index), uuid=f"GPU-{self.name}-{index}")
+
+    def _place(self, requester: KernelRef, request: Request, placement: Mapping[str, int]) -> Grant:
+        return replace(super()._place(requester, request, placement), node=self.name)
+
+
+class Nodes:
+    """The nodes that have registered."""
+
+    def __init__(self, nodes: Iterable[HandNode]) -> None:
+        self.nodes = {one.name: one for one in nodes}
+
+    def agents(self) -> Mapping[str, HandNode]:
+        return self.nodes
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        for one in self.nodes.values():
+            one.listen(listener)
+
+
+class Place:
+    """An admission over some nodes."""
+
+    def __init__(self, admission: Admission, remote: Nodes) -> None:
+        self.admission, self.nodes = admission, remote.nodes
+
+    async def ask(self, kernel_id: str, hundredths: int, **fields: Any) -> asyncio.Future[Grant]:
+        future = self.admission.submit(
+            KernelRef(kernel_id, fields.pop("owner", "ada"), **fields), Request(GpuShare(hundredths))
+        )
+        await settle()
+        return future
+
+    async def granted(self, kernel_id: str, hundredths: int, **fields: Any) -> str:
+        """Return the node of a kernel that starts at once."""
+        future = await self.ask(kernel_id, hundredths, **fields)
+        assert future.done(), self.admission.snapshot().queue
+        return future.result().node
+
+
+@asynccontextmanager
+async def a_place(
+    clock: HandClock, *made: HandNode, own: Any = None, is_known: bool = True, **settings: Any
+) -> AsyncIterator[Place]:
+    """Run an admission over these nodes; without *own*, the gateway has no node of its own."""
+    for one in made if is_known else ():
+        await one.refresh()
+    remote = Nodes(made)
+    admission = Admission(own or NoLocalAgent(), clock, AdmissionSettings(**settings), remote=remote)
+    await admission.start()
+    await settle()
+    try:
+        yield Place(admission, remote)
+    finally:
+        await admission.stop()
+
+
 @asynccontextmanager
 async def an_admission(agent: HandAgent, clock: HandClock, **settings: Any) -> AsyncIterator[Admission]:
     admission = Admission(agent, clock, AdmissionSettings(**settings))
@@ -267,3 +350,14 @@ def desk() -> Any:
         settle = staticmethod(settle)
 
     return Desk
+
+
+@pytest.fixture(scope="session")
+def remote() -> Any:
+    """Return the makers of nodes that dial in, and of an admission over them."""
+
+    class Remote:
+        node = HandNode
+        place = staticmethod(a_place)
+
+    return Remote

@@ -3,109 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
-from jupyter_aliquot.gateway.scheduling.agents.lanes import NoLocalAgent, RemoteAgent
 from jupyter_aliquot.gateway.scheduling.cordons import Cordon
 from jupyter_aliquot.gateway.scheduling.dry_run import Candidate, Outcome, QueueState, dry_run
-from jupyter_aliquot.gateway.scheduling.ledger import Device, KernelRef, Node
-from jupyter_aliquot.provisioner.errors import AgentUnavailableError, NeverFitsError
+from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
+from jupyter_aliquot.provisioner.errors import NeverFitsError
 from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request
 
 
-def make_node(desk: Any, clock: Any, name: str, devices: int = 1) -> Any:
-    """Return a node's agent that a test moves by hand; its devices are of its own."""
-
-    class HandNode(desk.agent):
-        def __init__(self) -> None:
-            super().__init__(clock, devices)
-            self.name = name
-            self.last: Node | None = None
-            self.answers = asyncio.Event()
-            self.answers.set()
-
-        async def refresh(self) -> None:
-            self.last = replace(await self.status(), name=name)
-            self.tell()
-
-        def go(self) -> None:
-            self.last = None if self.last is None else replace(self.last, is_away=True)
-            super().go()
-
-        async def reserve(self, requester: KernelRef, request: Request, placement: Mapping[str, int]) -> Grant:
-            await self.answers.wait()
-            if self.unavailable_since is not None:
-                raise AgentUnavailableError("it went away")
-            return await super().reserve(requester, request, placement)
-
-        def _device(self, index: int) -> Device:
-            return replace(super()._device(index), uuid=f"GPU-{name}-{index}")
-
-        def _place(self, *asked: Any) -> Grant:
-            return replace(super()._place(*asked), node=name)
-
-    return HandNode()
-
-
-class Nodes:
-    """The nodes that have registered."""
-
-    def __init__(self, *nodes: Any) -> None:
-        self.nodes = {one.name: one for one in nodes}
-
-    def agents(self) -> Mapping[str, RemoteAgent]:
-        return self.nodes
-
-    def listen(self, listener: Callable[[], None]) -> None:
-        for one in self.nodes.values():
-            one.listen(listener)
-
-
-class Place:
-    """An admission over some nodes, without a node of its own."""
-
-    def __init__(self, desk: Any, admission: Admission, nodes: Mapping[str, Any]) -> None:
-        self._desk = desk
-        self.admission, self.nodes = admission, nodes
-
-    async def ask(self, kernel_id: str, hundredths: int, **fields: Any) -> asyncio.Future[Grant]:
-        future = self.admission.submit(
-            KernelRef(kernel_id, fields.pop("owner", "ada"), **fields), Request(GpuShare(hundredths))
-        )
-        await self._desk.settle()
-        return future
-
-    async def granted(self, kernel_id: str, hundredths: int, **fields: Any) -> str:
-        """Return the node of a kernel that starts at once."""
-        future = await self.ask(kernel_id, hundredths, **fields)
-        assert future.done(), self.admission.snapshot().queue
-        return future.result().node
-
-
-@asynccontextmanager
-async def a_place(desk: Any, clock: Any, *made: Any, **settings: Any) -> Any:
-    for one in made:
-        await one.refresh()
-    admission = Admission(NoLocalAgent(), clock, AdmissionSettings(**settings), remote=Nodes(*made))
-    await admission.start()
-    await desk.settle()
-    try:
-        yield Place(desk, admission, {one.name: one for one in made})
-    finally:
-        await admission.stop()
-
-
-def test_kernels_fill_one_node_after_the_other_and_the_next_one_waits(desk: Any) -> None:
+def test_kernels_fill_one_node_after_the_other_and_the_next_one_waits(desk: Any, remote: Any) -> None:
     async def scenario() -> None:
         clock = desk.clock()
-        first, second = make_node(desk, clock, "a"), make_node(desk, clock, "b")
-        async with a_place(desk, clock, first, second) as place:
+        first, second = remote.node(clock, "a"), remote.node(clock, "b")
+        async with remote.place(clock, first, second) as place:
             assert await place.granted("k1", 60) == "a"
             assert await place.granted("k2", 60) == "b"
             assert await place.granted("k3", 40) == "a", "where it leaves the least"
@@ -123,12 +36,12 @@ def test_kernels_fill_one_node_after_the_other_and_the_next_one_waits(desk: Any)
     asyncio.run(scenario())
 
 
-def test_a_slow_agent_delays_its_own_kernels_alone(desk: Any) -> None:
+def test_a_slow_agent_delays_its_own_kernels_alone(desk: Any, remote: Any) -> None:
     async def scenario() -> None:
         clock = desk.clock()
-        slow, quick = make_node(desk, clock, "a"), make_node(desk, clock, "b")
+        slow, quick = remote.node(clock, "a"), remote.node(clock, "b")
         slow.answers.clear()
-        async with a_place(desk, clock, slow, quick) as place:
+        async with remote.place(clock, slow, quick) as place:
             stuck = await place.ask("k1", 100)
             assert not stuck.done()
             assert await place.granted("k2", 50) == "b"
@@ -142,11 +55,11 @@ def test_a_slow_agent_delays_its_own_kernels_alone(desk: Any) -> None:
     asyncio.run(scenario())
 
 
-def test_an_unknown_node_keeps_its_kernels_and_gets_no_new_one(desk: Any) -> None:
+def test_an_unknown_node_keeps_its_kernels_and_gets_no_new_one(desk: Any, remote: Any) -> None:
     async def scenario() -> None:
         clock = desk.clock()
-        first, second = make_node(desk, clock, "a", devices=2), make_node(desk, clock, "b")
-        async with a_place(desk, clock, first, second) as place:
+        first, second = remote.node(clock, "a", devices=2), remote.node(clock, "b")
+        async with remote.place(clock, first, second) as place:
             assert await place.granted("k1", 100) == "b"
             assert await place.granted("k2", 100) == "a"
             first.go()
@@ -167,12 +80,12 @@ def test_an_unknown_node_keeps_its_kernels_and_gets_no_new_one(desk: Any) -> Non
     asyncio.run(scenario())
 
 
-def test_a_kernel_whose_agent_is_lost_meanwhile_starts_elsewhere_and_leaves_nothing_behind(desk: Any) -> None:
+def test_a_kernel_whose_agent_is_lost_meanwhile_starts_elsewhere_and_leaves_nothing(desk: Any, remote: Any) -> None:
     async def scenario() -> None:
         clock = desk.clock()
-        lost, other = make_node(desk, clock, "a"), make_node(desk, clock, "b")
+        lost, other = remote.node(clock, "a"), remote.node(clock, "b")
         lost.answers.clear()
-        async with a_place(desk, clock, lost, other) as place:
+        async with remote.place(clock, lost, other) as place:
             future = await place.ask("k1", 100)
             held = await desk_reserves(lost, "k1")
             lost.go()
@@ -195,11 +108,11 @@ async def desk_reserves(node: Any, kernel_id: str) -> str:
     return kernel_id
 
 
-def test_a_release_of_a_lost_node_is_told_when_it_is_back(desk: Any) -> None:
+def test_a_release_of_a_lost_node_is_told_when_it_is_back(desk: Any, remote: Any) -> None:
     async def scenario() -> None:
         clock = desk.clock()
-        node = make_node(desk, clock, "a")
-        async with a_place(desk, clock, node) as place:
+        node = remote.node(clock, "a")
+        async with remote.place(clock, node) as place:
             assert await place.granted("k1", 100) == "a"
             node.go()
             await desk.settle()
@@ -215,11 +128,11 @@ def test_a_release_of_a_lost_node_is_told_when_it_is_back(desk: Any) -> None:
     asyncio.run(scenario())
 
 
-def test_a_cordoned_node_gets_nothing_and_the_others_do(desk: Any) -> None:
+def test_a_cordoned_node_gets_nothing_and_the_others_do(desk: Any, remote: Any) -> None:
     async def scenario() -> None:
         clock, cordons = desk.clock(), {"a": Cordon("root", 0.0, "a new driver")}
-        first, second = make_node(desk, clock, "a"), make_node(desk, clock, "b")
-        async with a_place(desk, clock, first, second, cordon_of=cordons.get) as place:
+        first, second = remote.node(clock, "a"), remote.node(clock, "b")
+        async with remote.place(clock, first, second, cordon_of=cordons.get) as place:
             assert await place.granted("k1", 50) == "b"
             cordons["b"] = Cordon("root", 0.0, "", is_draining=False)
             place.admission.plan_again()
@@ -236,12 +149,12 @@ def test_a_cordoned_node_gets_nothing_and_the_others_do(desk: Any) -> None:
     asyncio.run(scenario())
 
 
-def test_a_drained_node_has_its_own_kernels_leave(desk: Any) -> None:
+def test_a_drained_node_has_its_own_kernels_leave(desk: Any, remote: Any) -> None:
     async def scenario() -> None:
         clock, cordons = desk.clock(), dict[str, Cordon]()
-        first, second = make_node(desk, clock, "a"), make_node(desk, clock, "b")
+        first, second = remote.node(clock, "a"), remote.node(clock, "b")
         first.evicted, second.evicted = set(), set()
-        async with a_place(desk, clock, first, second, cordon_of=cordons.get) as place:
+        async with remote.place(clock, first, second, cordon_of=cordons.get) as place:
             assert [await place.granted("k1", 100), await place.granted("k2", 100)] == ["a", "b"]
             cordons["b"] = Cordon("root", 0.0, "", is_draining=True)
             place.admission.plan_again()
@@ -259,11 +172,11 @@ def test_a_drained_node_has_its_own_kernels_leave(desk: Any) -> None:
     asyncio.run(scenario())
 
 
-def test_a_kernel_grows_on_its_own_node(desk: Any) -> None:
+def test_a_kernel_grows_on_its_own_node(desk: Any, remote: Any) -> None:
     async def scenario() -> None:
         clock = desk.clock()
-        first, second = make_node(desk, clock, "a"), make_node(desk, clock, "b")
-        async with a_place(desk, clock, first, second) as place:
+        first, second = remote.node(clock, "a"), remote.node(clock, "b")
+        async with remote.place(clock, first, second) as place:
             assert await place.granted("k1", 50) == "a"
             assert await place.granted("k2", 25) == "a"
             grown = asyncio.ensure_future(place.admission.resize("k1", Request(GpuShare(75))))
@@ -277,11 +190,11 @@ def test_a_kernel_grows_on_its_own_node(desk: Any) -> None:
     asyncio.run(scenario())
 
 
-def test_a_dry_run_counts_all_nodes(desk: Any) -> None:
+def test_a_dry_run_counts_all_nodes(desk: Any, remote: Any) -> None:
     async def scenario() -> None:
         clock = desk.clock()
-        first, second = make_node(desk, clock, "a"), make_node(desk, clock, "b", devices=2)
-        async with a_place(desk, clock, first, second) as place:
+        first, second = remote.node(clock, "a"), remote.node(clock, "b", devices=2)
+        async with remote.place(clock, first, second) as place:
             assert await place.granted("k1", 100) == "a"
             known = place.admission.snapshot()
             told = {
