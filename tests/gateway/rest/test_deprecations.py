@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import warnings
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,7 +18,10 @@ from jupyter_aliquot.gateway.api import contract, deprecations
 from jupyter_aliquot.gateway.api.deprecations import DEPRECATED, Deprecation
 
 from .conftest import TOKENS, Ask
+from .test_metric_names import DEPRECATED as DEPRECATED_METRICS
 
+DOCUMENT = yaml.safe_load(Path(contract.__file__).with_name("openapi.yaml").read_text("utf-8"))
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "rest-api.md").read_text("utf-8")
 SINCE = datetime(2026, 11, 29, tzinfo=timezone.utc)
 SUNSET = datetime(2027, 12, 1, 12, tzinfo=timezone.utc)
 
@@ -54,8 +60,60 @@ async def test_the_client_warns_of_a_deprecated_path_and_of_no_other(
         await client.status()
 
 
+def named_parts(node: Any, name: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each part of a contract with its name: a field's, a parameter's, or METHOD and path."""
+    if isinstance(node, list):
+        for one in node:
+            yield from named_parts(one, str(one.get("name", "")) if isinstance(one, dict) else "")
+    elif isinstance(node, dict):
+        yield name, node
+        for key, one in node.items():
+            method = isinstance(one, dict) and "responses" in one and "operationId" in one
+            yield from named_parts(one, f"{key.upper()} {name}" if method else str(key))
+
+
+def deprecation_faults(document: dict[str, Any], page: str) -> list[str]:
+    """Return the deprecated parts that name no successor of the contract, or that the changelog of fields lacks."""
+    parts = list(named_parts(document))
+    names = {name for name, _ in parts}
+    told = " ".join(re.findall(r"deprecated: (.*?)\|$", page.split("## Changelog of fields", 1)[1], re.MULTILINE))
+    found = []
+    for name, part in parts:
+        if part.get("deprecated") is True:
+            match = re.match(r"Deprecated: (.+?)\.(\s|$)", str(part.get("description", "")))
+            if match is None or match[1] not in names - {name}:
+                found.append(f"{name} names no successor")
+            if f"`{name}`" not in told:
+                found.append(f"{name} is not in the changelog of fields")
+    return found
+
+
+def test_each_deprecated_part_names_its_successor_and_is_in_the_changelog_of_fields() -> None:
+    assert deprecation_faults(DOCUMENT, PAGE) == []
+    for metric in DEPRECATED_METRICS:
+        assert re.search(rf"deprecated: .*`{metric}`", PAGE.split("## Changelog of fields", 1)[1])
+
+
+@pytest.mark.parametrize(
+    ("description", "row", "want"),
+    [
+        ("Deprecated: wait_reason. Why it waits.", "deprecated: `reason`", []),
+        ("Why it waits.", "deprecated: `reason`", ["reason names no successor"]),
+        ("Deprecated: no_field. Why.", "deprecated: `reason`", ["reason names no successor"]),
+        ("Deprecated: reason. Why.", "deprecated: `reason`", ["reason names no successor"]),
+        ("Deprecated: wait_reason.", "`wait_reason`", ["reason is not in the changelog of fields"]),
+    ],
+)
+def test_a_deprecated_field_without_successor_or_entry_is_found(description: str, row: str, want: list[str]) -> None:
+    old = {"type": "string", "deprecated": True, "description": description}
+    document = {"components": {"schemas": {"Kernel": {"properties": {"reason": old, "wait_reason": {}}}}}}
+    assert deprecation_faults(document, f"## Changelog of fields\n\n| 0.2.0 | {row} |\n") == want
+    parameter = {"paths": {"/queue": {"get": {"parameters": [{"name": "reason", **old}, {"name": "wait_reason"}]}}}}
+    assert deprecation_faults(parameter, f"## Changelog of fields\n\n| 0.2.0 | {row} |\n") == want
+
+
 def test_the_contract_and_the_headers_name_the_same_operations() -> None:
-    paths = yaml.safe_load(Path(contract.__file__).with_name("openapi.yaml").read_text("utf-8"))["paths"]
+    paths = DOCUMENT["paths"]
     marked = {
         f"{method.upper()} {path}"
         for path, item in paths.items()
