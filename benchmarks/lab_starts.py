@@ -1,0 +1,94 @@
+"""Measure the start of JupyterLab in the browser: plain Jupyter, and with the lab extension.
+
+Both take turns in one run. Each page is a new one without anything cached.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from typing import TYPE_CHECKING
+
+from report import ROOT, Row, at_most
+
+sys.path.insert(0, str(ROOT / "tests" / "labextension"))  # the same Lab as the browser tests'
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from tests.labextension.lab_process import LabProcess
+else:
+    from lab_process import LabProcess
+
+_PLAIN, _OURS = "plain Jupyter", "with Aliquot"
+_FRAME_MS = 1000 / 60
+_PATIENCE_MS = 120_000
+# The moment of the frame after Lab's splash went.
+_UNTIL_USABLE = """
+window.usable = new Promise(resolve => {
+  let wasThere = false;
+  const look = () => {
+    const isThere = document.getElementById('jupyterlab-splash') !== null;
+    const isOver = wasThere && !isThere;
+    wasThere ||= isThere;
+    requestAnimationFrame(isOver ? () => resolve(performance.now()) : look);
+  };
+  look();
+});"""
+_TIMES = """async () => {
+  const usable = await window.usable;
+  return [performance.getEntriesByName('first-contentful-paint')[0].startTime, usable];
+}"""
+
+
+def start_rows(browser: Browser, starts: int) -> list[Row]:
+    """Return the times of so many starts of each: until something is painted, and until the splash went."""
+    with (
+        LabProcess(with_aliquot=False, disabled=("@jupyter-aliquot/labextension",)) as plain,
+        LabProcess(with_aliquot=True) as ours,
+    ):
+        labs = {_PLAIN: plain, _OURS: ours}
+        for lab in labs.values():
+            _start(browser, lab)  # the server's first answer
+        took: dict[str, list[tuple[float, float]]] = {name: [] for name in labs}
+        for part in range(starts):
+            for name, lab in list(labs.items())[:: 1 if part % 2 == 0 else -1]:
+                took[name].append(_start(browser, lab))
+                painted, usable = took[name][-1]
+                print(f"start {part + 1} of {starts}, {name}: {painted:.0f}, {usable:.0f} ms", flush=True)
+    return rows_of(took[_PLAIN], took[_OURS])
+
+
+def rows_of(plain: list[tuple[float, float]], ours: list[tuple[float, float]]) -> list[Row]:
+    """Return rows in which plain Jupyter's first paint and a frame are the bound of Aliquot's."""
+    painted, usable = ([[one[part] for one in times] for times in (plain, ours)] for part in (0, 1))
+    paint, use = "first paint of JupyterLab", "JupyterLab usable"
+    bound = statistics.median(painted[0]) + _FRAME_MS
+    return [
+        Row(f"{paint}, {_PLAIN} (median of {len(plain)})", statistics.median(painted[0]), "ms"),
+        at_most(f"{paint}, {_OURS} (median; a frame more)", statistics.median(painted[1]), "ms", bound),
+        Row(f"{paint}, spread of {_PLAIN} (half between the quartiles)", _spread(painted[0]), "ms"),
+        Row(f"{use}, {_PLAIN} (median)", statistics.median(usable[0]), "ms"),
+        Row(f"{use}, {_OURS} (median)", statistics.median(usable[1]), "ms"),
+        Row(f"{use}, spread of {_PLAIN} (half between the quartiles)", _spread(usable[0]), "ms"),
+    ]
+
+
+def _spread(values: list[float]) -> float:
+    if len(values) < 2:
+        return 0.0
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return (high - low) / 2
+
+
+def _start(browser: Browser, lab: LabProcess) -> tuple[float, float]:
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    try:
+        context.set_default_timeout(_PATIENCE_MS)
+        context.add_init_script(_UNTIL_USABLE)
+        page = context.new_page()
+        page.goto(lab.lab_url)
+        painted, usable = page.evaluate(_TIMES)
+    finally:
+        context.close()
+    return float(painted), float(usable)
