@@ -1,6 +1,7 @@
 """Two users and a JupyterHub, from its login page to a cell on a GPU, in real browsers.
 
-The tests cover each user's rights and views, sharing, and the remains of a stopped server.
+The tests cover each user's rights and views, sharing, an administrator, and the remains of a stopped
+server.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pytest
 from hub_process import hub_problem
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Locator
+    from playwright.sync_api import Browser, Locator, Page
 
     from tests.labextension.hub_pages import HubWithLab, Person
     from tests.labextension.server_processes import an_empty_notebook
@@ -119,6 +120,51 @@ def test_a_kernel_that_is_shared_is_told_used_and_lost_again(a_day: Day) -> None
     section.wait_for(state="detached")
     bob.page.locator(".Toastify__toast", has_text="is not shared with you any more").wait_for()
     assert bob.kernel_ids() == []
+
+
+def test_an_administrator_has_the_view_in_lab_and_the_page_of_the_hubs_service(a_day: Day, a_browser: Browser) -> None:
+    """Both are below prefixes of the Hub, with a login of their own each; writing needs its XSRF token."""
+    hub, alice = a_day.hub, a_day.alice
+    context = a_browser.new_context()
+    context.set_default_timeout(60_000)
+    ada = Person(context.new_page(), "ada", hub)
+    ada.log_in()
+    ada.choose("No GPU")
+    lab = ada.wait_for_lab()
+    lab.page.wait_for_function("jupyterapp.commands.isVisible('aliquot:show-administration')")
+    lab.finish_command("aliquot:show-administration")
+    _write_to_alice(lab.page.get_by_role("region", name="GPU administration"), "From the view in Lab.")
+    alice.page.locator(".Toastify__toast", has_text="From the view in Lab.").wait_for()
+
+    page, errors = context.new_page(), []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    _open_the_services_page(page, hub)
+    _write_to_alice(page.locator("body"), "From the page of the service.")
+    alice.page.locator(".Toastify__toast", has_text="From the page of the service.").wait_for()
+    assert errors == []
+    context.close()
+
+    refused = a_day.bob.page.context.new_page()
+    _open_the_services_page(refused, hub)
+    refused.get_by_text("The page of GPU administration is for administrators").wait_for()
+    refused.close()
+
+
+def _open_the_services_page(page: Page, hub: HubWithLab) -> None:
+    """Open the page in a browser that has logged in at the Hub, and allow the service to know the user."""
+    page.goto(f"{hub.gateway_url}/aliquot/admin")
+    page.get_by_role("button", name="Authorize").click()
+    page.wait_for_url(f"{hub.gateway_url}/aliquot/admin")
+
+
+def _write_to_alice(shown: Locator, text: str) -> None:
+    shown.get_by_role("grid", name="Kernels").get_by_role("row").filter(has_text="alice").click()
+    dialog = shown.get_by_role("dialog")
+    dialog.get_by_role("button", name="Message Owner…").click()
+    dialog.get_by_label("Message").fill(text)
+    dialog.get_by_role("button", name="Send Message").click()
+    dialog.wait_for(state="detached")
 
 
 def test_a_server_that_was_stopped_finds_its_kernel_when_it_starts_again(a_day: Day) -> None:
