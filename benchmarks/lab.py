@@ -272,6 +272,18 @@ def rows_of(sizes: tuple[int, int], paints: list[float], changes: list[float], i
     ]
 
 
+def panel_rows(browser: Browser, arguments: argparse.Namespace) -> list[Row]:
+    """Measure the panel, waits and the round trip of a cell."""
+    with LabProcess(with_aliquot=True) as lab:
+        changes = changes_to_pixels(browser, lab, arguments.changes)
+        paints = first_paints(browser, lab, arguments.paints)
+    with LabProcess(with_aliquot=False) as lab:
+        idle = idle_percents(browser, lab, arguments.idle_seconds, arguments.settle_seconds)
+    waits = wait_rows(browser, arguments.resizes)
+    latency = latency_rows(browser, arguments.requests)
+    return [*rows_of(bundle_bytes(), paints, changes, idle), *waits, *latency]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--paints", type=int, default=20, help="first paints, each of a page of its own")
@@ -279,21 +291,15 @@ def main() -> None:
     parser.add_argument("--resizes", type=int, default=5, help="rounds of sizes")
     parser.add_argument("--requests", type=int, default=300, help="1+1, of each kernel, in rounds that take turns")
     parser.add_argument("--starts", type=int, default=20, help="starts of Lab, with and without the extension in turn")
+    parser.add_argument("--starts-alone", action="store_true", help="measure nothing but those starts")
     parser.add_argument("--idle-seconds", type=float, default=30.0, help="how long nothing changes")
     parser.add_argument("--settle-seconds", type=float, default=15.0, help="from a shown page to the look at it")
     arguments = read_arguments(parser, _SMOKE)
     if not Path(CHROMIUM).exists():
         raise SystemExit(f"A browser at {CHROMIUM} is needed, but there is none. Install the package chromium")
     with a_browser() as browser:
-        with LabProcess(with_aliquot=True) as lab:
-            changes = changes_to_pixels(browser, lab, arguments.changes)
-            paints = first_paints(browser, lab, arguments.paints)
-        with LabProcess(with_aliquot=False) as lab:
-            idle = idle_percents(browser, lab, arguments.idle_seconds, arguments.settle_seconds)
-        waits = wait_rows(browser, arguments.resizes)
-        latency = latency_rows(browser, arguments.requests)
-        starts = start_rows(browser, arguments.starts)
-    rows = [*rows_of(bundle_bytes(), paints, changes, idle), *waits, *latency, *starts]
+        rows = [] if arguments.starts_alone else panel_rows(browser, arguments)
+        rows += start_rows(browser, arguments.starts)
     raise SystemExit(0 if publish(arguments, "lab", "software GPU", rows) else 1)
 
 
