@@ -523,8 +523,9 @@ class Admission:
     async def _ask_agent(self, agent: Agent, waiting: Waiting, admit: Admit) -> Grant:
         kernel_id, request = admit.kernel_id, waiting.pending.request
         if waiting.is_return:
+            grant = self._ledger.snapshot().holdings[kernel_id].grant
             await agent.readmit(kernel_id)
-            return self._ledger.snapshot().holdings[kernel_id].grant
+            return grant
         if not waiting.is_growth:
             return await agent.reserve(waiting.requester, request, admit.placement())
         self._committing[kernel_id] = asyncio.get_running_loop().create_future()
@@ -553,10 +554,11 @@ class Admission:
 
     def _deliver_return(self, waiting: Waiting, grant: Grant, admit: Admit) -> None:
         holding = self._ledger.snapshot().holdings.get(grant.kernel_id)
-        if holding is not None:
-            back = replace(holding, is_evicted=False, leaves_for="", granted_at=self._clock.now())
-            back = replace(back, is_backfilled=admit.is_backfilled, passed=admit.passed)
-            self._ledger.commit(granted=[back])
+        if holding is None:
+            return  # it ended while the agent answered
+        back = replace(holding, is_evicted=False, leaves_for="", granted_at=self._clock.now())
+        back = replace(back, is_backfilled=admit.is_backfilled, passed=admit.passed)
+        self._ledger.commit(granted=[back])
         self._queue.grant(waiting, grant)
         self._log.info("kernel=%s returned=%s owner=%s", grant.kernel_id, grant.request.gpus, grant.owner)
 

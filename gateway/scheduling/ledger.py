@@ -446,12 +446,14 @@ class Ledger:
     ) -> LedgerSnapshot:
         """Apply one change whole. A grant replaces the kernel's earlier one.
 
-        A released grant is ending until an answer of its agent after that tells that it is not.
+        A released grant is ending until an answer of its agent after that tells that it is not. A node
+        that is away has not answered: what it told last was counted already.
         """
         gone, given = set(released), {holding.grant.kernel_id: holding for holding in granted}
         known, self._others = {id(one) for one in self._current.others}, others or self._others
         answers = replace(self._current, node=node or self._current.node, others=self._others.nodes)
-        news = [*([] if node is None else [node]), *(one for one in self._others.nodes if id(one) not in known)]
+        new = [*([] if node is None else [node]), *(one for one in self._others.nodes if id(one) not in known)]
+        news = [one for one in new if not one.is_away]
         fresh = {id(one) for one in news}
         if any(one.evicted is not None for one in news):
             given |= self._told_by(answers, fresh, given)

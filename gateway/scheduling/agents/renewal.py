@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from jupyter_aliquot.gateway.scheduling.ledger import Holding, KernelRef, Ledger
@@ -50,8 +51,26 @@ class Renewal:
                 raise
             except AliquotError as error:
                 self._log.error("kernel=%s grant=doubtful reason=%s", kernel_id, error)
-                self._ledger.commit(granted=[replace(holding, refusal=str(error))])
+                self._change(kernel_id, partial(_refused, str(error)))
                 continue
-            self._ledger.commit(granted=[replace(holding.resized(renewed), is_confirmed=True, refusal="")])
-            if renewed.request != holding.grant.request:
+            is_held = self._change(kernel_id, partial(_renewed, renewed))
+            if is_held and renewed.request != holding.grant.request:
                 self._tell_size(kernel_id, renewed)
+
+    def _change(self, kernel_id: str, change: Callable[[Holding], Holding]) -> bool:
+        """Change what the ledger has now, and return whether it has the kernel.
+
+        While the agent answered, the kernel may have ended, or have been told to leave.
+        """
+        now = self._ledger.snapshot().holdings.get(kernel_id)
+        if now is not None:
+            self._ledger.commit(granted=[change(now)])
+        return now is not None
+
+
+def _refused(why: str, now: Holding) -> Holding:
+    return replace(now, refusal=why)
+
+
+def _renewed(grant: Grant, now: Holding) -> Holding:
+    return replace(now.resized(grant), is_confirmed=True, refusal="")
