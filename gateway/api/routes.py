@@ -104,11 +104,12 @@ class SessionOptionsHandler(AliquotHandler):
                 raise RequestError(f"Requested the options of {name!r}, which names no size. Choose one of its sizes")
             offer = manager.starts.host_offer(name, sized.request.gpus, self.requester)
             wanted = wanted_part(sized.host, asked)
+            report = options_report(sized, wanted, offer, spec.display_name, image_of(spec.metadata))
         except NoSuchKernel as error:
             raise HTTPError(404, str(error)) from error
         except AliquotError as error:
             raise http_error(error) from error
-        self.answer(options_report(sized, wanted, offer, spec.display_name, image_of(spec.metadata)))
+        self.answer(report)
 
 
 class MetricsHandler(AliquotHandler):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.folders.registry import Folders, working_folder
 from jupyter_aliquot.gateway.folders.rules import seen_inside
-from jupyter_aliquot.gateway.sizes.grammar import parse_plain_name, parse_size_name
+from jupyter_aliquot.gateway.sizes.grammar import carries_folder, parse_plain_name, parse_size_name
 from jupyter_aliquot.provisioner.accounts import Account
 from jupyter_aliquot.provisioner.containers.limits import (
     LimitRules,
@@ -180,7 +180,7 @@ class ContainerPlanner:
         if image is None:
             return HostOffer(cpus, memory)
         # An image's own limits hold for every size.
-        own, folders = image.limits, tuple(folder.name for folder in self._folders.of(who))
+        own, folders = image.limits, tuple(filter(carries_folder, (folder.name for folder in self._folders.of(who))))
         return HostOffer(None if own.cpus else cpus, None if own.memory else memory, folders)
 
     def group_limits(self, share: GpuShare | None, host: HostPart = NO_HOST_PART) -> ContainerLimits:

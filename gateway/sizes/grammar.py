@@ -127,9 +127,17 @@ def _folders_part(host: HostPart) -> str:
     if host.folders is None:
         return ""
     for name in host.folders:
-        if name == NO_FOLDER or _WITH in f".{name}" or not _FOLDER.fullmatch(name):
+        if not carries_folder(name):
             raise SizeNameError(f"The folder {name!r} cannot be chosen in a kernelspec's name. Choose others")
+    if len(set(host.folders)) < len(host.folders):
+        raise SizeNameError(f"Requested the folders {', '.join(host.folders)}, one of them twice. Name each once")
     return "".join(f"{_WITH}{name}" for name in host.folders or (NO_FOLDER,))
+
+
+def carries_folder(name: str) -> bool:
+    """Return whether a kernelspec's name that has this folder gives it back: it may not read as a size."""
+    has_mark = _WITH in f".{name}" or _MARK.search(name) is not None
+    return name != NO_FOLDER and not has_mark and _FOLDER.fullmatch(name) is not None
 
 
 def _host_parts(host: HostPart) -> list[str]:

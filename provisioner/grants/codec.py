@@ -24,6 +24,7 @@ from jupyter_aliquot.provisioner.resources import (
 PROVISIONER_NAME = "aliquot"
 RESIDENCY_MODES = ("vmm", "managed", "off")
 _MOST_CPUS = 100_000.0
+_MOST_MEMORY = Bytes(100_000 << 30)  # a kernelspec's name has at most five digits of GiB
 NO_FOLDER = "none"  # in the place of folders' names: the kernel sees no shared folder
 
 
@@ -108,9 +109,11 @@ def parse_host_part(cpus: str = "", ram: str = "", folders: str = "") -> HostPar
             raise ValueError(
                 f"Requested {ram!r} as host memory, which is not above 0. Leave it out for the size's part"
             )
+        if memory is not None and memory >= _MOST_MEMORY:
+            raise ValueError(f"Requested {ram[:40]!r} as host memory. Choose less than {_MOST_MEMORY}")
     except ValueError as error:
         raise RequestError(f"cpus and ram of the kernelspec cannot be read: {error}") from error
-    names = tuple(filter(None, (name.strip() for name in folders.split(","))))
+    names = tuple(dict.fromkeys(filter(None, (name.strip() for name in folders.split(",")))))
     return HostPart(number, memory, (() if names == (NO_FOLDER,) else names) if names else None)
 
 

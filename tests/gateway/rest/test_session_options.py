@@ -18,12 +18,13 @@ from .test_contract import check
 
 PATH = "/aliquot/api/v1/session-options"
 GIB = 1 << 30
+_UNNAMED = ("x.gpu-1", "a.with-b", "none")  # names of folders that no kernelspec's name can carry
 
 
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
     host = Path(os.path.realpath(tmp_path)) / "host"
-    for name in ("homes/alice", "sets", "more"):
+    for name in ("homes/alice", "sets", "more", *_UNNAMED):
         (host / name).mkdir(parents=True)
     return host
 
@@ -37,7 +38,7 @@ def jp_server_config(jp_server_config: Config, host: Path) -> Config:
     jp_server_config.ImageCatalogue = Config({"images": images})
     folders = [
         {"name": name, "source": f"{host}/{name}", "target": f"/data/{name}", "users": ["alice"]}
-        for name in ("sets", "more")
+        for name in ("sets", "more", *_UNNAMED)
     ]
     jp_server_config.SharedFolders = Config(
         {"roots": [str(host)], "home": f"{host}/homes/{{user}}", "folders": folders}
@@ -72,6 +73,20 @@ async def test_a_stale_choice_has_a_reason_and_the_nearest_allowed_one(ask: Ask)
     assert found["name"] == "open.gpu-0.25-1cpu-2ram.with-none"
     fixed = await options(ask, "fixed.gpu-0.25")
     assert (fixed["cpus"], fixed["ram_bytes"]["most"]) == (None, 2 * GIB)
+
+
+@pytest.mark.parametrize("folder", _UNNAMED)
+async def test_a_folder_that_no_name_carries_is_not_offered(ask: Ask, folder: str) -> None:
+    found = await options(ask, "open.gpu-0.25", folders=f"{folder},sets")
+    assert (found["folders"], found["chosen"]["folders"]) == (["sets", "more"], ["sets"])
+    assert f"Requested the folder {folder}, but the folders sets, more" in found["problem"]
+
+
+async def test_every_choice_is_answered_with_a_name_that_can_be_started_or_refused(ask: Ask) -> None:
+    assert (await options(ask, "open.gpu-0.25", folders="sets,sets"))["name"] == "open.gpu-0.25.with-sets"
+    for ram in ("9" * 400, "99999999999GiB"):
+        answer = await ask("alice", "GET", PATH, params={"kernelspec": "open.gpu-0.25", "ram": ram})
+        assert (answer.status, "Choose less than" in answer.json["message"]) == (400, True), answer.body
 
 
 async def test_a_process_that_nothing_limits_is_offered_nothing(ask: Ask) -> None:

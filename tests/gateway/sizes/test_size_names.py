@@ -73,6 +73,12 @@ def test_a_name_carries_a_part_of_the_host(name: str, want: HostPart) -> None:
     assert sized.host == want
 
 
+@pytest.mark.parametrize("folders", [("x.gpu-1",), ("a.with-b",), ("a.with-",), ("none",), ("sets", "sets")])
+def test_folders_that_a_name_would_not_give_back_are_refused(folders: tuple[str, ...]) -> None:
+    with pytest.raises(SizeNameError, match="Choose others|Name each once"):
+        size_name("python3", Request(GpuShare(50)), HostPart(folders=folders))
+
+
 def test_a_preset_has_no_part_of_the_host() -> None:
     with pytest.raises(SizeNameError, match="CPUs or memory of the host"):
         parse_size("0.25-4cpu")
