@@ -33,6 +33,16 @@ class HostOffer:
     folders: tuple[str, ...] | None = None
     reason: str = ""
 
+    @property
+    def steps_of_cpus(self) -> range:
+        """The CPUs that a kernelspec's name can request here, in its steps; empty where it can request none."""
+        return range(0) if self.cpus is None else _steps(self.cpus.least, self.cpus.most, CPU_STEP)
+
+    @property
+    def steps_of_memory(self) -> range:
+        """The memory that a kernelspec's name can request here, in GiB; empty where it can request none."""
+        return range(0) if self.memory is None else _steps(self.memory.least, self.memory.most, _GIB)
+
     def check(self, host: HostPart) -> None:
         """Refuse a choice that this offer does not have. Raises RequestError."""
         if host.cpus is not None:
@@ -61,10 +71,10 @@ class HostOffer:
     def nearest(self, host: HostPart) -> HostPart:
         """Return the choice of this offer that is nearest to another, in the steps of a kernelspec's name."""
         cpus = memory = None
-        if self.cpus is not None and host.cpus is not None:
-            cpus = _stepped(host.cpus, self.cpus.least, self.cpus.most, CPU_STEP)
-        if self.memory is not None and host.memory is not None:
-            memory = Bytes(_stepped(host.memory, self.memory.least, self.memory.most, _GIB))
+        if self.steps_of_cpus and host.cpus is not None:
+            cpus = _nearest(host.cpus, self.steps_of_cpus, CPU_STEP)
+        if self.steps_of_memory and host.memory is not None:
+            memory = Bytes(_nearest(host.memory, self.steps_of_memory, _GIB))
         if self.folders is None or host.folders is None:
             return HostPart(cpus, memory)
         return HostPart(cpus, memory, tuple(name for name in host.folders if name in self.folders))
@@ -82,10 +92,14 @@ class HostOffer:
         )
 
 
-def _stepped(wanted: float, least: float, most: float, step: float) -> float:
-    """Return the number of whole steps in a range that is nearest to the wanted one."""
-    first, last = math.ceil(least / step), math.floor(most / step)
-    return max(1, first, min(last, round(wanted / step))) * step
+def _steps(least: float, most: float, step: float) -> range:
+    """Return the numbers of whole steps between two amounts, from one step on."""
+    return range(max(1, math.ceil(least / step)), math.floor(most / step) + 1)
+
+
+def _nearest(wanted: float, steps: range, step: float) -> float:
+    """Return the amount of whole steps that is nearest to the wanted one. There is a step."""
+    return max(steps[0], min(steps[-1], round(wanted / step))) * step
 
 
 def _list(names: Sequence[str]) -> str:
@@ -108,10 +122,10 @@ def options_report(
         "display_name": display_name,
         "image": image,
         "cpus": None
-        if cpus is None
+        if cpus is None or not offer.steps_of_cpus
         else {"least": cpus.least, "most": cpus.most, "by_default": cpus.by_default, "step": CPU_STEP},
         "ram_bytes": None
-        if memory is None
+        if memory is None or not offer.steps_of_memory
         else {"least": int(memory.least), "most": int(memory.most), "by_default": int(memory.by_default)},
         "folders": None if offer.folders is None else list(offer.folders),
         "reason": offer.reason or None,

@@ -175,12 +175,21 @@ class ContainerPlanner:
         image = self._catalogue.find(base_of(kernel_name))
         if image is None and why_no_process:
             return HostOffer(None, None, reason=why_no_process)
+        folders = None if image is None else tuple(folder.name for folder in self._folders.of(who))
+        return self._offer(image, share, None if folders is None else tuple(filter(carries_folder, folders)))
+
+    def nearest_part(self, kernel_name: str, share: GpuShare, host: HostPart) -> HostPart:
+        """Return the nearest part of the host that a kernel of this size may have; its folders stay."""
+        return self._offer(self._catalogue.find(base_of(kernel_name)), share, host.folders).nearest(host)
+
+    def _offer(
+        self, image: CatalogueImage | None, share: GpuShare | None, folders: tuple[str, ...] | None
+    ) -> HostOffer:
         node = self._node()
         cpus, memory = cpu_choice(share, node, self._rules), memory_choice(share, node, self._rules)
         if image is None:
-            return HostOffer(cpus, memory)
-        # An image's own limits hold for every size.
-        own, folders = image.limits, tuple(filter(carries_folder, (folder.name for folder in self._folders.of(who))))
+            return HostOffer(cpus, memory, folders)
+        own = image.limits  # they hold for every size
         return HostOffer(None if own.cpus else cpus, None if own.memory else memory, folders)
 
     def group_limits(self, share: GpuShare | None, host: HostPart = NO_HOST_PART) -> ContainerLimits:

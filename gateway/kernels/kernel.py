@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import astuple
+from functools import partial
 from typing import Any, Protocol, cast
 
 from jupyter_client.connect import KernelConnectionInfo
@@ -187,11 +188,19 @@ class ManagedKernel(ServerKernelManager):
         Take the name of its size, by which Jupyter's clients know the kernel.
         """
         self._grant = grant
-        name, before = resized_name(self.kernel_name, grant.request), self._kernel_spec
+        name, before = self._name_in_size_of(grant), self._kernel_spec
         if name == self.kernel_name:
             return
         self.kernel_name = name  # which forgets the kernelspec
         self._use_spec_of_name(before)
+
+    def _name_in_size_of(self, grant: Grant) -> str:
+        containers = self.containers
+        if containers is None:
+            return resized_name(self.kernel_name, grant.request)
+        # A name that keeps more than the new size may have would be refused at the next start.
+        fit = partial(containers.nearest_part, self.kernel_name, grant.request.gpus)
+        return resized_name(self.kernel_name, grant.request, fit)
 
     async def apply_grant(self) -> str:
         """Tell the grant that it took to its process and its relay.

@@ -8,6 +8,7 @@ Pure.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from jupyter_aliquot.provisioner.errors import SizeNameError
@@ -158,9 +159,10 @@ def _host_parts(host: HostPart) -> list[str]:
     return parts
 
 
-def resized_name(name: str, request: Request) -> str:
-    """Return the name of the same kernelspec in the size of *request*, with the same part of the host.
+def resized_name(name: str, request: Request, fit: Callable[[HostPart], HostPart] = lambda host: host) -> str:
+    """Return the name of the same kernelspec in the size of *request*.
 
+    *fit* returns the part of the host that the new size may have, for the name's own.
     *name* itself if it names no size. A name has whole GiB. A memory limit between two of them gets
     the larger: a kernel that is started by the name has at least that memory.
     """
@@ -173,7 +175,7 @@ def resized_name(name: str, request: Request) -> str:
     limit = request.memory_limit
     whole = None if limit is None else Bytes(-(-limit // _GIB) * _GIB)
     wanted = Request(request.gpus, whole, request.workload_class)
-    return name if sized.request == wanted else size_name(sized.base, wanted, sized.host)
+    return name if sized.request == wanted else size_name(sized.base, wanted, fit(sized.host))
 
 
 def largest_here(most: GpuShare, devices: int) -> GpuShare:

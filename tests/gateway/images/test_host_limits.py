@@ -8,14 +8,22 @@ import pytest
 from traitlets import TraitError
 from traitlets.config import Config
 
-from jupyter_aliquot.gateway.containers.host_choice import HostOffer
+from jupyter_aliquot.gateway.containers.host_choice import HostOffer, options_report
 from jupyter_aliquot.gateway.containers.host_limits import HostLimits, node_totals
 from jupyter_aliquot.gateway.containers.images import read_image
 from jupyter_aliquot.gateway.containers.planner import image_limits
-from jupyter_aliquot.provisioner.containers.limits import NodeTotals, cpu_choice, limits_for, memory_choice
+from jupyter_aliquot.gateway.sizes.grammar import SizedName
+from jupyter_aliquot.provisioner.containers.limits import (
+    CpuChoice,
+    MemoryChoice,
+    NodeTotals,
+    cpu_choice,
+    limits_for,
+    memory_choice,
+)
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits
 from jupyter_aliquot.provisioner.errors import RequestError
-from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, HostPart
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, HostPart, Request
 
 
 @pytest.mark.parametrize(
@@ -97,6 +105,15 @@ def test_a_choice_that_is_no_longer_allowed_has_a_nearest_one_and_runs_with_it()
     assert offer(GpuShare(50), ("sets",)).problem(nearest) == ""
     limits = limits_for(GpuShare(50), NODE, RULES, asked)
     assert (limits.cpus, limits.memory) == (3, 6 * GIB), "a restart after the bounds were lowered"
+
+
+def test_a_range_without_a_whole_step_is_not_offered_and_has_no_nearest() -> None:
+    none = HostOffer(CpuChoice(0.1, 0.3, 0.2), MemoryChoice(Bytes(256 << 20), Bytes(700 << 20), Bytes(512 << 20)))
+    sized = SizedName("open", Request(GpuShare(25)))
+    report = options_report(sized, HostPart(0.5, Bytes(GIB)), none, "Open", None)
+    assert (report["cpus"], report["ram_bytes"], report["name"]) == (None, None, "open.gpu-0.25")
+    one = HostOffer(CpuChoice(0.6, 1.4, 1), MemoryChoice(Bytes(GIB - 1), Bytes(2 * GIB - 1), Bytes(GIB)))
+    assert one.nearest(HostPart(9, Bytes(9 * GIB))) == HostPart(1, Bytes(GIB))
 
 
 def test_folders_are_chosen_for_containers_from_those_of_the_user() -> None:

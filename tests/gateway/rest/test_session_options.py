@@ -11,7 +11,8 @@ from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
 from jupyter_aliquot.gateway.containers.planner import ContainerStart
-from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, HostPart
+from jupyter_aliquot.gateway.kernels.kernel import ManagedKernel
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, HostPart, Request
 
 from .conftest import Ask
 from .test_contract import check
@@ -112,6 +113,24 @@ async def test_a_process_that_nothing_limits_is_offered_nothing(ask: Ask) -> Non
 async def test_a_start_beyond_the_bounds_is_refused_with_the_reason(ask: Ask, name: str, want: str) -> None:
     answer = await ask("alice", "POST", "api/kernels", body={"name": name})
     assert (answer.status, want in answer.json["message"]) == (400, True), answer.body
+
+
+@pytest.mark.parametrize(
+    ("name", "hundredths", "want"),
+    [
+        ("open.gpu-1-8cpu-64ram.with-sets", 25, "open.gpu-0.25-1cpu-2ram.with-sets"),
+        ("open.gpu-0.25-1cpu-2ram.with-none", 100, "open.gpu-1.with-none"),
+        ("fixed.gpu-1-8cpu", 25, "fixed.gpu-0.25"),
+    ],
+)
+async def test_another_size_takes_a_name_that_can_be_started(
+    a_server: ServerApp, name: str, hundredths: int, want: str
+) -> None:
+    services, specs = a_server.kernel_manager.services, a_server.kernel_spec_manager
+    kernel = ManagedKernel(services=services, kernel_name=name, kernel_spec_manager=specs)
+    grant = Grant("k", "alice", Request(GpuShare(hundredths)), "node", (), "/nowhere", (), 1)
+    kernel.take_grant(grant)
+    assert kernel.kernel_name == want
 
 
 async def test_a_container_gets_the_chosen_part_of_its_host(a_server: ServerApp, host: Path) -> None:

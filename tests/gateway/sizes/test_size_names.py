@@ -75,7 +75,7 @@ def test_a_name_carries_a_part_of_the_host(name: str, want: HostPart) -> None:
 
 @pytest.mark.parametrize("folders", [("x.gpu-1",), ("a.with-b",), ("a.with-",), ("none",), ("sets", "sets")])
 def test_folders_that_a_name_would_not_give_back_are_refused(folders: tuple[str, ...]) -> None:
-    with pytest.raises(SizeNameError, match="Choose others|Name each once"):
+    with pytest.raises(SizeNameError, match=r"Choose others|Name each once"):
         size_name("python3", Request(GpuShare(50)), HostPart(folders=folders))
 
 
