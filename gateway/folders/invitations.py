@@ -209,7 +209,7 @@ class Invitations:
             target = self.target_of(invitation)
             before = found.get(target)
             read_only = not is_writable and (before is None or before.read_only)
-            found[target] = Mount(invitation.source, target, read_only, identity)
+            found[target] = Mount(invitation.source, target, read_only, identity, is_optional=True)
         return tuple(list(found.values())[:MOST_ACCEPTED])
 
     def check(self, invitation: Invitation) -> tuple[FolderIdentity, bool]:

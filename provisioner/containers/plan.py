@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from jupyter_aliquot.provisioner.errors import RequestError
@@ -61,13 +61,15 @@ class Mount:
     """A folder or file of the host, and its path in the container. Absolute paths without ``..``.
 
     ``identity`` is what lay at the source when the gateway checked it; mount_check compares it with
-    what the engine mounted.
+    what the engine mounted. A kernel starts without a mount that ``is_optional`` and whose folder
+    went or was replaced since: it is another user's.
     """
 
     source: str
     target: str
     read_only: bool = True
     identity: FolderIdentity | None = None
+    is_optional: bool = False
 
     def __post_init__(self) -> None:
         for what, path in (("source", self.source), ("target", self.target)):
@@ -155,6 +157,13 @@ class ContainerPlan:
                 raise RequestError(
                     f"The label {name!r} is reserved: Aliquot writes {LABEL_PREFIX}… itself. Choose another name"
                 )
+
+    def without_optional(self) -> ContainerPlan:
+        """Return the plan with the mounts that its kernel needs, and a working folder that is not in another."""
+        kept = tuple(mount for mount in self.mounts if not mount.is_optional)
+        left = [mount.target for mount in self.mounts if mount.is_optional]
+        is_lost = any(f"{self.workdir}/".startswith(f"{target}/") for target in left)
+        return replace(self, mounts=kept, workdir="" if is_lost else self.workdir)
 
 
 def _pull(value: Pull | str) -> Pull:

@@ -29,7 +29,7 @@ from jupyter_aliquot.provisioner.containers.spec import (
     container_spec,
     container_user,
 )
-from jupyter_aliquot.provisioner.errors import AliquotError, EngineError, LaunchError
+from jupyter_aliquot.provisioner.errors import AliquotError, EngineError, FolderError, LaunchError
 from jupyter_aliquot.provisioner.relay.wire.proc import start_time_ticks
 from jupyter_aliquot.provisioner.resources import Grant, KernelProcess
 from jupyter_aliquot.provisioner.runtime.base import FoundContainer, Launch, exit_status
@@ -82,12 +82,22 @@ class ContainerRuntime:
                 "plan of one. Start it through the gateway"
             )
         try:
-            spec = await self._spec(launch, plan)
-            return await self._start(spec, plan)
+            return await self._create(launch, plan)
         except EngineError as error:
             raise LaunchError(str(error)) from error
         finally:
             self._waiting.pop(launch.spec.kernel_id, None)
+
+    async def _create(self, launch: Launch, plan: ContainerPlan) -> KernelProcess:
+        """Start the kernel with its folders; once more without others' folders if one of all went meanwhile."""
+        try:
+            return await self._start(await self._spec(launch, plan), plan)
+        except FolderError as error:
+            needed = plan.without_optional()
+            if needed.mounts == plan.mounts:
+                raise
+            self._log.warning("kernel=%s invited_folders=left_out reason=%s", launch.spec.kernel_id, error)
+        return await self._start(await self._spec(launch, needed), needed)
 
     def waiting_reason(self, kernel_id: str) -> str | None:
         """Return what a start waits for, such as its image; None if it does not wait."""

@@ -21,7 +21,7 @@ from docker.errors import APIError, DockerException
 from jupyter_aliquot.provisioner.containers.mount_check import ContainerNotVisible, check_mounts
 from jupyter_aliquot.provisioner.containers.plan import ContainerPlan, Mount
 from jupyter_aliquot.provisioner.containers.spec import KERNEL_LABEL, ContainerSpec
-from jupyter_aliquot.provisioner.errors import EngineError, InterceptionError, LaunchError
+from jupyter_aliquot.provisioner.errors import EngineError, FolderError, InterceptionError, LaunchError
 
 from .client import has_ended, inspect_container, refusal, remove_container
 
@@ -36,13 +36,13 @@ _INIT_FAILURE = "failed to exec pid1:"  # catatonit's
 def check_sources(plan: ContainerPlan) -> None:
     """Check that the mounts' sources exist: one engine's API would make the missing folders.
 
-    Raises LaunchError.
+    Raises FolderError.
     """
     for mount in plan.mounts:
         try:
             os.lstat(mount.source)
         except (FileNotFoundError, NotADirectoryError):
-            raise LaunchError(
+            raise FolderError(
                 f"Requested to mount {mount.source} at {mount.target} in a kernel's container, but there "
                 "is no such folder or file. Create it, or remove it from the configuration"
             ) from None
@@ -62,6 +62,8 @@ def create_and_start(client: APIClient, spec: ContainerSpec, mounts: tuple[Mount
         words = refusal(error)
         if spec.hook_program and spec.hook_program in words:
             raise _no_hook(spec) from error
+        if any(mount.is_optional and mount.source in words for mount in mounts):
+            raise FolderError(f"Requested folders in a container, but the engine refused one: {words}") from error
         raise LaunchError(f"Requested a container of {spec.image}, but the engine refused: {words}") from error
 
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import json
 import threading
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from lame_engine import SECONDS, Asked, LameEngine
 
-from jupyter_aliquot.provisioner.containers.plan import ContainerPlan
+from jupyter_aliquot.provisioner.containers.plan import ContainerPlan, Mount
 from jupyter_aliquot.provisioner.containers.spec import KERNEL_LABEL, container_name
 from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
 from jupyter_aliquot.provisioner.engine.settings import ContainerSettings
-from jupyter_aliquot.provisioner.errors import LaunchError
+from jupyter_aliquot.provisioner.errors import FolderError, LaunchError
 from jupyter_aliquot.provisioner.launch_spec import LaunchSpec
 from jupyter_aliquot.provisioner.resources import KernelProcess
 from jupyter_aliquot.provisioner.runtime.base import Launch
@@ -147,3 +150,54 @@ async def test_a_container_whose_making_was_never_answered_is_removed(a_lame_eng
         with pytest.raises(LaunchError, match="does not answer"):
             await soon(runtime.create(launch))
     assert not made
+
+
+@pytest.mark.parametrize("goes", ["before", "while it is made"])
+@in_a_loop
+async def test_a_folder_of_another_user_that_goes_is_left_out_of_the_start(
+    a_lame_engine: LameEngine, tmp_path: Path, goes: str
+) -> None:
+    own, others = tmp_path / "own", tmp_path / "project"
+    own.mkdir()
+    if goes != "before":
+        others.mkdir()
+    mounts = (Mount(str(own), "/data"), Mount(str(others), "/shared/alice/project", is_optional=True))
+    launch = replace(a_launch(), container=ContainerPlan(IMAGE, mounts=mounts, workdir="/shared/alice/project/deep"))
+    asked_for = engine_that_lacks(a_lame_engine, others)
+    async with a_runtime(a_lame_engine) as runtime:
+        assert (await soon(runtime.create(launch))).container == "made"
+    want = [{"/data"}] if goes == "before" else [{"/data", "/shared/alice/project"}, {"/data"}]
+    assert [{mount["Target"] for mount in body["HostConfig"]["Mounts"]} for body in asked_for] == want
+    assert not asked_for[-1]["WorkingDir"].startswith("/shared")
+
+
+@in_a_loop
+async def test_a_folder_that_the_kernel_needs_is_not_left_out(a_lame_engine: LameEngine, tmp_path: Path) -> None:
+    own, others = tmp_path / "own", tmp_path / "project"
+    others.mkdir()
+    mounts = (Mount(str(own), "/data"), Mount(str(others), "/shared/alice/project", is_optional=True))
+    asked_for = engine_that_lacks(a_lame_engine, own)
+    async with a_runtime(a_lame_engine) as runtime:
+        with pytest.raises(FolderError, match="own"):
+            await soon(runtime.create(replace(a_launch(), container=ContainerPlan(IMAGE, mounts=mounts))))
+    assert asked_for == []
+
+
+def engine_that_lacks(engine: LameEngine, folder: Path) -> list[dict[str, Any]]:
+    """Let the engine refuse containers with this folder. Return the list of bodies that it was asked with."""
+    bodies: list[dict[str, Any]] = []
+
+    def make(asked: Asked) -> None:
+        bodies.append(json.loads(asked.body))
+        if any(mount["Source"] == str(folder) for mount in bodies[-1]["HostConfig"]["Mounts"]):
+            return asked.say(400, {"message": f"invalid mount config: bind source path does not exist: {folder}"})
+        asked.say(201, {"Id": "made"})
+
+    found = {"Id": "made", "Config": {"Labels": {}}, "State": {"Status": "running", "Pid": 0, "ExitCode": 0}}
+    engine.routes |= {
+        f"GET /images/{IMAGE}/json": lambda asked: asked.say(200, {"Config": {}}),
+        "POST /containers/create": make,
+        "POST /containers/made/start": lambda asked: asked.say(204, {}),
+        "GET /containers/made/json": lambda asked: asked.say(200, found),
+    }
+    return bodies
