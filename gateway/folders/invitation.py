@@ -19,6 +19,8 @@ from .rules import NAME, parts_of
 KINDS = ("user", "team")
 ACCESSES = ("read", "write")
 _LONGEST_PATH = 1000
+# An invitation does not wait for ever for a user who may have that name one day.
+UNANSWERED_SECONDS = 90 * 86400.0
 _ID = re.compile(r"[0-9a-f]{16}")
 
 
@@ -57,8 +59,15 @@ class Invitation:
         return user.name == self.invited if self.kind == "user" else self.invited in user.teams
 
     def has_ended(self, now: float) -> bool:
-        """Return whether its time is over."""
-        return self.until is not None and self.until <= now
+        """Return whether its time is over. One that no guest answered ends by itself."""
+        if self.until is not None and self.until <= now:
+            return True
+        return not self.is_answered and self.since + UNANSWERED_SECONDS <= now
+
+    @property
+    def is_answered(self) -> bool:
+        """Return whether a guest has accepted or declined it."""
+        return bool(self.accepted or self.declined)
 
     @property
     def access(self) -> str:

@@ -35,6 +35,8 @@ from .rules import check_own, home_of, lies_in
 from .user_folder import OwnFolder, identify_own
 
 MOST_OF_OWNER = 100
+# In the second half of all places, so that a hundred owners do not take them all.
+FEW_OF_OWNER = 10
 # Each is a mount of every kernel of that user.
 MOST_ACCEPTED = 32
 # Users who answered one invitation of a team.
@@ -135,17 +137,16 @@ class Invitations:
         folder = self._identify(user.name, source, wish.path)
         with self._changing:
             self._read()
-            own = [one for one in self._present() if one.owner == user.name]
+            present = self._present()
+            own = [one for one in present if one.owner == user.name]
             if clash := next((one for one in own if one.name == wish.name and one.source != source), None):
                 raise TakenError(
                     f"Requested to share {wish.path!r} as {wish.name!r}, but that is the name of {clash.path!r}. "
                     "Choose another name"
                 )
             before = next((one for one in own if _is_same(one, wish)), None)
-            if before is None and len(own) >= MOST_OF_OWNER:
-                raise LimitError(f"You have {MOST_OF_OWNER} invitations, which is the most. End one, or invite a team")
-            if before is None and len(self._present()) >= MOST:
-                raise LimitError(f"This server has {MOST} invitations, which is the most. Ask an administrator")
+            if before is None:
+                _check_room(len(own), len(present))
             made = self._made(user, wish, source, folder, before)
             self._keep(made)
         self._tell("invite", made, user.name)
@@ -284,9 +285,10 @@ class Invitations:
             changed = replace(
                 before, inode=inode, born=born, is_writable=wish.is_writable, until=wish.until, path=wish.path
             )
-            # Its guests did not accept another folder at the same path.
-            is_same = before.is_of(inode, born)
-            return changed if is_same else replace(changed, accepted=frozenset(), declined=frozenset())
+            if not before.is_of(inode, born):
+                # Its guests did not accept another folder at the same path.
+                changed = replace(changed, accepted=frozenset(), declined=frozenset())
+            return changed if changed.is_answered else replace(changed, since=self._clock.wall())
         return Invitation(
             id=secrets.token_hex(8),
             owner=user.name,
@@ -317,6 +319,18 @@ class Invitations:
     def _tell(self, action: str, invitation: Invitation, by: str) -> None:
         for observer in self._observers:
             observer(action, invitation, by)
+
+
+def _check_room(own: int, all_: int) -> None:
+    """Refuse one more invitation than an owner, or the server, may have. Raises LimitError."""
+    most = MOST_OF_OWNER if all_ < MOST // 2 else FEW_OF_OWNER
+    if all_ >= MOST:
+        raise LimitError(f"This server has {MOST} invitations, which is the most. Ask an administrator")
+    if own >= most:
+        raise LimitError(
+            f"You have {own} invitations, and may have {most} on a server with {all_} of them. End one, or invite a "
+            "team"
+        )
 
 
 def _is_same(invitation: Invitation, wish: Wish) -> bool:

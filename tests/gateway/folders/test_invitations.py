@@ -295,8 +295,10 @@ def test_a_replaced_folder_that_is_shared_again_is_accepted_again(place: Place) 
     project = place.host / "homes/alice/project"
     project.rename(place.host / "homes/alice/old")
     project.mkdir()
+    place.clock.seconds = NOON + 100 * 86400.0
     assert invite(found).accepted == frozenset()
     assert mounted(found) == {}
+    assert len(found.seen_by(BOB)) == 1
 
 
 def test_a_new_folder_that_gets_the_number_of_the_removed_one_is_not_shared(
@@ -416,7 +418,7 @@ def test_invitations_and_accepted_folders_are_bounded(place: Place, monkeypatch:
     monkeypatch.setattr(registry, "MOST_ANSWERS", 1)
     found = place.open()
     made = [invite(found, name=name) for name in ("a", "b", "c")]
-    with pytest.raises(LimitError, match="3 invitations"):
+    with pytest.raises(LimitError, match="You have 3 invitations, and may have 3"):
         invite(found, name="d")
     invite(found, name="c", access="write")
     accept(found, made[0])
@@ -429,6 +431,39 @@ def test_invitations_and_accepted_folders_are_bounded(place: Place, monkeypatch:
     accept(found, team, User("zoe", "user", frozenset({"vision"})))
     with pytest.raises(LimitError, match="1 users have answered"):
         found.answer(team, BOB, is_accepted=False)
+
+
+def test_a_few_owners_do_not_take_the_places_of_all(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, most in (("MOST", 6), ("MOST_OF_OWNER", 3), ("FEW_OF_OWNER", 1)):
+        monkeypatch.setattr(registry, name, most)
+    (place.host / "homes/bob/project").mkdir()
+    found = place.open()
+    for name in ("a", "b", "c"):
+        invite(found, name=name)
+    invite(found, BOB, invited="eve")
+    with pytest.raises(LimitError, match="You have 1 invitations, and may have 1 on a server with 4 of them"):
+        invite(found, BOB, invited="ada")
+    invite(found, name="c", access="write")  # a change takes no place
+
+
+def test_an_invitation_that_no_guest_answers_ends_by_itself(place: Place) -> None:
+    found = place.open()
+    answered, other = invite(found), invite(found, invited="eve")
+    accept(found, answered)
+    day = 86400.0
+    place.clock.seconds = NOON + 89 * day
+    assert len(found.seen_by(ADA)) == 2
+    place.clock.seconds = NOON + 91 * day
+    assert [one.id for one in found.seen_by(ADA)] == [answered.id]
+    with pytest.raises(RequestError, match="has ended"):
+        accept(found, other, EVE)
+    assert mounted(found)
+    # Inviting again in time lets it wait for as long again.
+    invite(found, invited="eve")
+    place.clock.seconds += 80 * day
+    invite(found, invited="eve")
+    place.clock.seconds += 80 * day
+    assert len(found.seen_by(EVE)) == 1
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"version": 2, "invitations": []}', '{"version": 1}', "\0"])
