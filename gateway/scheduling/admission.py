@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -27,6 +28,7 @@ from jupyter_aliquot.provisioner.resources import Grant, Request
 
 from .agents.lanes import Asked, Lane, Lanes, NoRemoteAgents, RemoteAgents
 from .agents.moves import Moves
+from .agents.orphans import release_orphans, reserve
 from .agents.readiness import Readiness
 from .agents.releases import Releases, resolve
 from .agents.renewal import Renewal
@@ -64,6 +66,7 @@ class Admission:
         self._queue = RequestQueue()
         # Ended grants of which their agent does not know yet.
         self._releases = Releases(self._log)
+        self._orphans: set[str] = set()  # of the own agent
         self._renewal = Renewal(self._ledger, self._releases, self._tell_size, self._log)
         parts = (self._ledger, self._releases, self._renewal, clock)
         self._lanes = Lanes(remote or NoRemoteAgents(), *parts, self._agent_moved, self._log)
@@ -382,13 +385,13 @@ class Admission:
             # 3. The capacity that is free by the agents' account, whichever program reserved the rest.
             self._moves.forget()
             node = await self._agent.status()
-            self._ledger.commit(node=node, others=self._lanes.tend())
+            self._ledger.commit(node=node, others=self._lanes.tend(node.name))
         except AliquotError as error:
             if not self._lanes:
                 self._wait_for_agent(error)
                 return False
             away = replace(self._ledger.snapshot().node, is_away=True)
-            self._ledger.commit(node=away, others=self._lanes.tend())
+            self._ledger.commit(node=away, others=self._lanes.tend(away.name))
         finally:
             # Those who released ask anew only when it is known whether the kernel keeps memory.
             resolve(told)
@@ -464,7 +467,10 @@ class Admission:
     async def _tell_releases(self) -> list[asyncio.Future[None]]:
         """Remove ended grants from the ledger, and then tell the own agent. The lanes tell theirs."""
         self._ledger.commit(released=self._releases)
-        return await self._releases.tell(self._agent, self._lanes.is_own)
+        told = await self._releases.tell(self._agent, self._lanes.is_own)
+        with suppress(AgentUnavailableError):
+            await release_orphans(self._agent, self._orphans, self._log)
+        return [*told, *self._lanes.put_off()]
 
     async def _renew_holdings(self) -> None:
         if self._seen_connections != self._agent.connections:
@@ -475,7 +481,7 @@ class Admission:
 
     def _has_doubts(self) -> bool:
         """Return whether a grant is unconfirmed, or an eviction or a release under way, which time alone may change."""
-        if self._releases.has(self._lanes.is_own):
+        if self._orphans or self._releases.has(self._lanes.is_own):
             return True
         found = self._ledger.snapshot().unsettled.values()
         return any(not one.is_confirmed or one.is_leaving or one.stays_until for one in found)
@@ -487,6 +493,8 @@ class Admission:
         """
         if self._queue.get(admit.kernel_id) is not waiting:
             return True
+        if lane is None and admit.kernel_id in self._orphans:
+            return False
         agent, seen = (self._agent, self._seen_connections) if lane is None else (lane.agent, lane.seen_connections)
         if agent.connections != seen:
             # A new agent, which does not know the grants yet: they are renewed first.
@@ -494,7 +502,7 @@ class Admission:
             return False
         try:
             check_budget_again(self._settings, self._ledger.snapshot(), waiting)
-            grant = await self._ask_agent(agent, waiting, admit)
+            grant = await self._ask_agent(agent, waiting, admit, self._orphans if lane is None else lane.orphans)
         except (NoRoomError, DeviceLostError) as error:
             # Another program on this node was faster. The agent's event tells when its reservation
             # ends.
@@ -503,15 +511,10 @@ class Admission:
                 lane.refused = str(error)
             return waiting.is_growth
         except AgentUnavailableError as error:
-            # The agent may have reserved before it went. If the request is withdrawn meanwhile,
-            # this releases it. Another node may have the kernel before this one is back.
-            if lane is not None:
-                lane.orphans |= set() if waiting.is_growth else {admit.kernel_id}
+            if self._lanes:
                 waiting.why = agent_unavailable(waiting.pending.request, str(error))
-                return False
-            if not waiting.is_growth:
-                self._releases.add(admit.kernel_id, self._ledger.snapshot().node.name)
-            self._wait_for_agent(error)
+            else:
+                self._wait_for_agent(error)
             return False
         except AliquotError as error:
             self._refuse(waiting, error)
@@ -520,14 +523,14 @@ class Admission:
         self._deliver(waiting, grant, admit)
         return True
 
-    async def _ask_agent(self, agent: Agent, waiting: Waiting, admit: Admit) -> Grant:
+    async def _ask_agent(self, agent: Agent, waiting: Waiting, admit: Admit, orphans: set[str]) -> Grant:
         kernel_id, request = admit.kernel_id, waiting.pending.request
         if waiting.is_return:
             grant = self._ledger.snapshot().holdings[kernel_id].grant
             await agent.readmit(kernel_id)
             return grant
         if not waiting.is_growth:
-            return await agent.reserve(waiting.requester, request, admit.placement())
+            return await reserve(agent, orphans, waiting.requester, request, admit.placement())
         self._committing[kernel_id] = asyncio.get_running_loop().create_future()
         try:
             return await agent.resize(kernel_id, request)

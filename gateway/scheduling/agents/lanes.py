@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from typing import Protocol
 
@@ -25,6 +25,7 @@ from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError
 from jupyter_aliquot.provisioner.resources import Grant
 
+from .orphans import release_orphans
 from .pause import AGAIN_SECONDS, Pause, state_of
 from .releases import Releases, resolve
 from .renewal import Renewal
@@ -107,11 +108,11 @@ class Asked:
 class Lane:
     """One node's lane. ``asked`` are the requests that its agent has not answered yet, by kernel id."""
 
-    def __init__(self, agent: RemoteAgent, lanes: Lanes) -> None:
+    def __init__(self, agent: RemoteAgent, lanes: Lanes, orphans: set[str]) -> None:
         self.agent = agent
         self.asked: dict[str, Asked] = {}
-        # Kernels that the agent may have reserved before it went; it releases them first.
-        self.orphans: set[str] = set()
+        # Kernels that the agent may hold, though no grant of it is known; it releases them first.
+        self.orphans = orphans
         self.seen_connections = 0
         self._lanes = lanes
         self._task: asyncio.Task[None] | None = None
@@ -169,14 +170,18 @@ class Lane:
             lanes.ledger.doubt(agent.name)
         told = await lanes.releases.tell(agent, self._is_here)
         try:
-            for kernel_id in sorted(self.orphans):
-                await agent.release(kernel_id)
-                self.orphans.discard(kernel_id)
+            await release_orphans(agent, self.orphans, lanes.log)
             await lanes.renewal.renew(agent, lanes.ledger.on(agent.name))
             if told:
                 await agent.refresh()
         finally:
             resolve(told)
+
+    async def finish(self) -> None:
+        """Tell it of ended grants once more, after its stop."""
+        resolve(await self._lanes.releases.tell(self.agent, self._is_here))
+        with suppress(AgentUnavailableError):
+            await release_orphans(self.agent, self.orphans, self._lanes.log)
 
     async def stop(self) -> None:
         task, self._task = self._task, None
@@ -239,6 +244,11 @@ class Lanes:
         self.moved = moved
         self.log = log
         self._lanes: dict[str, Lane] = {}
+        # The lanes of nodes that are forgotten, or have another agent now: their agents may still be asked.
+        self._former: list[Lane] = []
+        # The names of all nodes that had a lane, and what they may have reserved without an answer.
+        self._orphans: dict[str, set[str]] = {}
+        self._own = ""
         agents.listen(moved)
 
     def __bool__(self) -> bool:
@@ -248,8 +258,13 @@ class Lanes:
         """Return the lane of a node; None for the gateway's own, and for one that is not known."""
         return self._known().get(node)
 
-    def tend(self) -> Others:
-        """Start what no lane has been asked for, and return the nodes as they are known now."""
+    def tend(self, own: str) -> Others:
+        """Start what no lane has been asked for, and return the nodes as they are known now.
+
+        *own* is the name of the gateway's own node, which has no lane, also if it dialed in once.
+        """
+        self._own = own
+        self._former = [one for one in self._former if one.is_busy]
         lanes = self._known()
         for lane in lanes.values():
             lane.tend()
@@ -259,7 +274,7 @@ class Lanes:
 
     def promised(self, snapshot: LedgerSnapshot) -> LedgerSnapshot:
         """Return the ledger as if the agents had reserved what they are asked for."""
-        for lane in self._lanes.values():
+        for lane in self._all():
             for one in lane.asked.values():
                 snapshot = snapshot.with_promised(one.holding, one.parts)
         return snapshot
@@ -267,7 +282,7 @@ class Lanes:
     @property
     def asked(self) -> Collection[str]:
         """The kernels whose requests an agent has not answered yet."""
-        return {kernel_id for lane in self._lanes.values() for kernel_id in lane.asked}
+        return {kernel_id for lane in self._all() for kernel_id in lane.asked}
 
     @property
     def is_settled(self) -> bool:
@@ -275,23 +290,38 @@ class Lanes:
         return not any(one.is_back for one in self._known().values())
 
     def is_own(self, node: str) -> bool:
-        """Return whether no lane has this node: it is the gateway's own."""
-        return node not in self._known()
+        """Return whether this node is the gateway's own: it has that name, or never had a lane."""
+        self._known()
+        return node == self._own or node not in self._orphans
+
+    def put_off(self) -> list[asyncio.Future[None]]:
+        """Leave the releases of forgotten nodes to their next agents, and return the futures of those.
+
+        The kernels may start elsewhere meanwhile.
+        """
+        found = self.releases.take(lambda node: node not in self._known() and not self.is_own(node))
+        for kernel_id, node, _ in found:
+            self._orphans[node].add(kernel_id)
+        return [done for *_, done in found if done is not None]
 
     async def finish(self) -> None:
         """End the lanes, and tell their agents of ended grants once more."""
-        await asyncio.gather(*(one.stop() for one in self._lanes.values()))
-        await asyncio.gather(*(self._last(one) for one in self._lanes.values()))
+        self._known()
+        await asyncio.gather(*(one.stop() for one in self._all()))
+        await asyncio.gather(*(one.finish() for one in self._lanes.values()))
 
-    async def _last(self, lane: Lane) -> None:
-        resolve(await self.releases.tell(lane.agent, partial(_is, lane.agent.name)))
+    def _all(self) -> list[Lane]:
+        return [*self._lanes.values(), *self._former]
 
     def _known(self) -> Mapping[str, Lane]:
-        agents = self._agents.agents()
-        if self._lanes.keys() != agents.keys():
-            self._lanes = {name: self._lanes.get(name) or Lane(agent, self) for name, agent in agents.items()}
+        agents = {name: agent for name, agent in self._agents.agents().items() if name != self._own}
+        before = self._lanes
+        if before.keys() != agents.keys() or any(before[name].agent is not agent for name, agent in agents.items()):
+            all_before = self._all()
+            self._lanes = {name: self._lane(name, agent) for name, agent in agents.items()}
+            self._former = [one for one in all_before if self._lanes.get(one.agent.name) is not one]
         return self._lanes
 
-
-def _is(name: str, node: str) -> bool:
-    return name == node
+    def _lane(self, name: str, agent: RemoteAgent) -> Lane:
+        there = (one for one in (*self._lanes.values(), *self._former) if one.agent is agent)
+        return next(there, None) or Lane(agent, self, self._orphans.setdefault(name, set()))

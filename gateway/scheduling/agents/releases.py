@@ -54,6 +54,13 @@ class Releases:
         """Release a kernel without a future."""
         self._asked.setdefault(kernel_id, _Ended(node))
 
+    def take(self, is_there: Callable[[str], bool]) -> list[tuple[str, str, asyncio.Future[None] | None]]:
+        """Take out the kernels of such nodes; return each with its node and its future."""
+        found = [(kernel_id, one.node, one.done) for kernel_id, one in self._asked.items() if is_there(one.node)]
+        for kernel_id, *_ in found:
+            del self._asked[kernel_id]
+        return found
+
     def has(self, is_there: Callable[[str], bool], *, is_awaited: bool = False) -> bool:
         """Return whether a kernel of such a node is to be released, of those *is_awaited* if so."""
         return any(is_there(one.node) and not (is_awaited and one.done is None) for one in self._asked.values())
