@@ -25,7 +25,8 @@ PERMISSIONS = (
     Permission("", "pods", ("get", "list", "watch"), "Find them again, and see their states."),
     Permission("", "pods", ("patch",), "Write a kernel's record, by which a new gateway finds it."),
     Permission("", "pods/resize", ("patch",), "Let CPU and RAM follow a kernel's size."),
-    Permission("", "secrets", ("create", "delete", "patch"), "Give each relay its keys. The gateway reads none."),
+    Permission("", "secrets", ("create", "delete", "patch"), "Give each kernel's pod its keys."),
+    Permission("", "secrets", ("get",), "Reach running kernels after a restart. None are listed."),
     Permission("", "events", ("list", "watch"), "Tell waiting users what the scheduler and the kubelet say."),
     Permission("networking.k8s.io", "networkpolicies", ("create", "patch"), "Let the gateway alone reach kernels."),
     Permission(

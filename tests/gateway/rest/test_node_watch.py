@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 
 from jupyter_aliquot.gateway.base.clock import SystemClock
+from jupyter_aliquot.gateway.node import agent_calls
+from jupyter_aliquot.gateway.node.connection import AgentLink
 from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.node.watcher import NodeWatch
+from jupyter_aliquot.provisioner.errors import AgentUnavailableError
 from jupyter_aliquot.provisioner.grants.agent_calls import greet
 
 from .fake_agent import GIB, FakeAgent, kernel
@@ -107,3 +110,30 @@ async def test_what_a_kernel_lacked_is_known_after_the_agent_forgot_it(a_folder:
     finally:
         await node.watch.stop()
         await node.agent.stop()
+
+
+async def test_a_connection_that_is_given_up_says_that_the_agent_did_not_answer(
+    a_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gateway closes it, not the agent: the message must not send anyone to look at the agent's end."""
+    monkeypatch.setattr(agent_calls, "answered", partial(agent_calls.answered, seconds=0.2))
+    agent = FakeAgent(a_folder / "agent.sock")
+    agent.hangs = {"release"}
+    await agent.start()
+    link, told = AgentLink(a_folder, SystemClock(), None, logging.getLogger()), asyncio.Queue[str]()
+    link.listen(lambda: told.put_nowait(link.message))
+
+    async def given_up() -> None:
+        while not link.connections:
+            await told.get()
+        with pytest.raises(AgentUnavailableError):
+            await link.release("k-1")
+        while "did not answer within 0.2 s" not in await told.get():
+            pass
+
+    await link.start()
+    try:
+        await asyncio.wait_for(given_up(), PATIENCE_SECONDS)
+    finally:
+        await link.stop()
+        await agent.stop()
