@@ -14,7 +14,7 @@ import platform
 import socket
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -239,7 +239,7 @@ class Agent:
         return True
 
     def _restore(self) -> None:
-        self._reservations.restore()
+        self._reservations.restore(has_kubelet=self._kubelet is not None)
         kernels = list(self._reservations.kernels)
         if all(kernel.libraries for kernel in kernels):
             prune(self._node.libraries, {name for kernel in kernels for name in kernel.libraries})
@@ -373,13 +373,16 @@ class Agent:
         node = self._node
         folders = mounted_folders(node.libraries)
         parts = NodeParts(node.driver, node.libraries.shim, folders, node.driver_env, self._softgpu_state)
-        given = NodeSide(self._accept_of, self._answers, lambda pods: self._reservations.note_pods(pods))
+        given = NodeSide(self._accept_of, self._answers, self._note_pods, self._ledger.is_used)
         return KubeletNode(settings, self._settings.runtime.slots, parts, given)
 
     def _accept_of(self, pod: str) -> Callable[[socket.socket], None] | None:
         """Return what takes the connections of the kernel whose grant names this pod."""
         found = self._reservations.find_by_pod(pod)
         return None if found is None else found.accept
+
+    def _note_pods(self, pods: Collection[str]) -> None:
+        self._reservations.note_pods(pods)
 
     def _answers(self) -> bool:
         """Return whether a device of the node can be used."""

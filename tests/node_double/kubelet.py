@@ -68,6 +68,7 @@ class Kubelet:
         # guarded by _guard: resource to device to its health; and to its plugin's socket
         self._devices: dict[str, dict[str, str]] = {}
         self._endpoints: dict[str, str] = {}
+        self._streams: list[Any] = []
         # guarded by _guard: (namespace, pod, container) to resource to devices
         self._given: dict[tuple[str, str, str], dict[str, tuple[str, ...]]] = {}
         # Devices of plugins that are not there: of holders' GPUs
@@ -107,6 +108,13 @@ class Kubelet:
         self.stop()
         self.start()
         self._changed()
+
+    def end_streams(self) -> None:
+        """Stop reading the plugins' devices, as a kubelet does after an error, and go on with the rest."""
+        with self._guard:
+            ended, self._streams = self._streams, []
+        for stream in ended:
+            stream.cancel()
 
     def offer(self, resource: str, devices: tuple[str, ...]) -> None:
         """Offer devices of a plugin that the double stands in for, such as NVIDIA's."""
@@ -191,7 +199,10 @@ class Kubelet:
             with self._channel(endpoint) as channel:
                 plugin = services.DevicePluginStub(channel)
                 plugin.GetDevicePluginOptions(messages.Empty(), timeout=_CALL_SECONDS)
-                for answer in plugin.ListAndWatch(messages.Empty()):
+                stream = plugin.ListAndWatch(messages.Empty())
+                with self._guard:
+                    self._streams.append(stream)
+                for answer in stream:
                     with self._guard:
                         self._devices[resource] = {device.ID: device.health for device in answer.devices}
                     self._changed()

@@ -288,10 +288,11 @@ class Reservations:
                 kernel.connections.discard(connection)
                 self._check_holders(kernel)
 
-    def restore(self) -> None:
+    def restore(self, has_kubelet: bool = False) -> None:
         """Restore the kernels that an earlier agent left.
 
-        Remove records that are not whole, or do not fit.
+        Remove records that are not whole, or do not fit. ``has_kubelet``: ``note_pods`` will tell
+        which pods run; until then all do.
         """
         entries: list[tuple[Entry, Path]] = []
         boot_id = read_boot_id()
@@ -318,6 +319,7 @@ class Reservations:
             if entry.is_ending:
                 self.release(kernel.kernel_id)
                 continue
+            kernel.has_pod = has_kubelet and kernel.reservation.pod is not None
             self._begin_grace(kernel)
 
     def _begin_grace(self, kernel: Kernel) -> None:

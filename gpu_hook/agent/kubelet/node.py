@@ -25,12 +25,14 @@ class NodeSide:
     """The agent's side of this work.
 
     ``find`` gives what takes the connections of a pod's kernel. ``is_healthy`` tells whether a device
-    of the node can be used. ``told`` is called with the kernel pods that the kubelet runs.
+    of the node can be used. ``told`` is called with the kernel pods that the kubelet runs. ``in_use``
+    tells whether kernels of an earlier agent are on a GPU.
     """
 
     find: FindKernel
     is_healthy: Callable[[], bool]
     told: Callable[[Collection[str]], None]
+    in_use: Callable[[str], bool]
 
 
 class KubeletNode:
@@ -43,13 +45,18 @@ class KubeletNode:
         self._pods = PodResourcesClient(settings.pod_resources_socket)
         self._owners = SlotOwners(self._pods, settings.resource)
         self._slots = Slots(slots_dir, settings.slots, self._owners, agent.find)
-        self._held: frozenset[str] = frozenset()
+        self._held: frozenset[str] | None = None  # None: the kubelet has told nothing yet
         self._plugin = DevicePlugin(settings, self._slots.names, agent.is_healthy, self._allocate)
         self._problem = ""
 
     def is_held(self, uuid: str) -> bool:
-        """Return whether a GPU is Aliquot's to use: a holder holds it, or it is a software GPU."""
-        return self._parts.softgpu_state is not None or uuid in self._held
+        """Return whether a GPU is Aliquot's to use: a holder holds it, or it is a software GPU.
+
+        Until the kubelet's first answer it is one that kernels of an earlier agent are on.
+        """
+        if self._parts.softgpu_state is not None:
+            return True
+        return self._agent.in_use(uuid) if self._held is None else uuid in self._held
 
     async def run(self) -> None:
         """Serve the kubelet for as long as the agent runs."""
@@ -81,7 +88,7 @@ class KubeletNode:
         self._problem = ""
         self._owners.note(pods)
         found = held_gpus(pods, self._settings.gpu_resource)
-        if self._held != found.keys():
+        if (self._held or frozenset()) != found.keys():
             log.info("event=gpus_held holders=%s", found)
         self._held = frozenset(found)
         return True
@@ -101,4 +108,5 @@ class KubeletNode:
         return allocation(self._parts, folder, self._held_gpus(), has_cdi, files)
 
     def _held_gpus(self) -> Iterable[HeldGpu]:
-        return [HeldGpu(uuid, minor) for uuid, minor in device_minors().items() if uuid in self._held]
+        held = self._held or frozenset()
+        return [HeldGpu(uuid, minor) for uuid, minor in device_minors().items() if uuid in held]

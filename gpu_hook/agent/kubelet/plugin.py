@@ -1,7 +1,7 @@
 """The kubelet's device plugin: it offers slots for kernel pods, and answers Allocate.
 
 It registers again after a restart of the kubelet, which removes all plugins' sockets and makes its
-own anew.
+own anew, and with a kubelet that no longer reads its devices.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ _CALL_SECONDS = 5.0
 _LOOK_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 15.0
 _END_SECONDS = 1.0
+# Looks without a reader of the devices, until the plugin registers again: after the kubelet has
+# stopped reading, and while a slow one has not begun to.
+_MOST_LOOKS_AFTER, _MOST_LOOKS_BEFORE = 5, 60
 
 _Identity = tuple[int, int, int]
 
@@ -72,6 +75,9 @@ class DevicePlugin:
         self._changed = asyncio.Condition()
         self._server: grpc.aio.Server | None = None
         self._registered_with: _Identity | None = None
+        self._readers = 0  # open streams of ListAndWatch
+        self._was_read = False  # since the registration
+        self._unread_looks = 0
         self._problem = ""
 
     @property
@@ -99,9 +105,9 @@ class DevicePlugin:
         """
         await self._tell_health()
         kubelet = _identity(os.stat(self._settings.registration_socket))
-        if kubelet == self._registered_with and self._has_socket():
+        if kubelet == self._registered_with and self._has_socket() and self._is_read():
             return
-        self._registered_with = None
+        self._registered_with, self._was_read, self._unread_looks = None, False, 0
         await self._serve()
         await self._register()
         self._registered_with, self._problem = kubelet, ""
@@ -125,11 +131,15 @@ class DevicePlugin:
         self, request: Empty, context: grpc.aio.ServicerContext
     ) -> AsyncIterator[ListAndWatchResponse]:
         """Called by the kubelet, which reads for as long as it runs."""
-        while True:
-            told = self._told
-            yield self._devices(told)
-            async with self._changed:
-                await self._changed.wait_for(partial(self._differs, told))
+        self._readers, self._was_read = self._readers + 1, True
+        try:
+            while True:
+                told = self._told
+                yield self._devices(told)
+                async with self._changed:
+                    await self._changed.wait_for(partial(self._differs, told))
+        finally:
+            self._readers -= 1
 
     async def allocate(self, request: AllocateRequest, context: grpc.aio.ServicerContext) -> AllocateResponse:
         """Called by the kubelet before it creates a pod's containers."""
@@ -181,6 +191,11 @@ class DevicePlugin:
 
     def _has_socket(self) -> bool:
         return (self._settings.plugins / self._settings.endpoint).exists()
+
+    def _is_read(self) -> bool:
+        """Return whether the kubelet reads the devices, or may begin to. It stops at an error of the stream."""
+        self._unread_looks = 0 if self._readers else self._unread_looks + 1
+        return self._unread_looks < (_MOST_LOOKS_AFTER if self._was_read else _MOST_LOOKS_BEFORE)
 
     async def _tell_health(self) -> None:
         health = self._is_healthy()

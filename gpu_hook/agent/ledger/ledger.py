@@ -162,6 +162,10 @@ class Ledger:
     def devices(self) -> Sequence[DeviceFacts]:
         return tuple(self._devices.values())
 
+    def is_used(self, uuid: str) -> bool:
+        """Return whether a kernel has a part of the device."""
+        return any(account.part.uuid == uuid for accounts in self._kernels.values() for account in accounts)
+
     def is_lost(self, uuid: str) -> bool:
         return uuid in self._lost
 

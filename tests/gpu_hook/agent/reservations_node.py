@@ -118,6 +118,7 @@ class AReservationsNode:
     """The agent's reservations over one device of 1 GiB. Making it starts it."""
 
     def __init__(self, folder: Path, grace_seconds: float = 10.0, orphan_seconds: float = 2.0) -> None:
+        self.has_kubelet = False  # at the next start
         runtime = RuntimeDir(folder)
         runtime.kernels.mkdir(exist_ok=True)
         self.settings = AgentSettings(
@@ -145,7 +146,7 @@ class AReservationsNode:
             self.leases,
             self._compute,
         )
-        self.reservations.restore()
+        self.reservations.restore(self.has_kubelet)
         self._turns = asyncio.get_running_loop().create_task(self.leases.run())
 
     def look(self, *, tells_processes: bool = True, lists_processes: bool = True) -> None:

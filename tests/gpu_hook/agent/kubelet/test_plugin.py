@@ -122,6 +122,14 @@ def test_plugin_registers_again_with_a_kubelet_that_restarted(a_plugin: PluginNo
     assert a_plugin.give("pod-1").env["ALIQUOT_KERNEL_DIR"]
 
 
+def test_plugin_registers_again_with_a_kubelet_that_stopped_reading_its_devices(a_plugin: PluginNode) -> None:
+    a_plugin.start()
+    until(lambda: a_plugin.healthy() == 3)
+    a_plugin.kubelet.end_streams()
+
+    until(lambda: len(a_plugin.kubelet.registrations) > 1 and a_plugin.healthy() == 3)
+
+
 def test_slots_are_unhealthy_while_the_devices_are_lost(a_plugin: PluginNode) -> None:
     a_plugin.start()
     until(lambda: a_plugin.healthy() == 3)
@@ -163,6 +171,23 @@ def test_agent_that_restarts_listens_in_the_slots_that_pods_have(a_plugin: Plugi
     a_plugin.start()
     until(lambda: a_plugin.healthy() == 3)
 
+    hook = FakeHook(folder)
+    a_plugin.agent.hooks.append(hook)
+    assert isinstance(hook.hello(), protocol.Welcome)
+
+
+def test_kernels_gpu_is_not_lost_while_the_kubelet_is_away_from_an_agents_start(a_plugin: PluginNode) -> None:
+    a_plugin.agent.set_devices(count=2)
+    a_plugin.start()
+    until(lambda: a_plugin.healthy() == 3)
+    folder = a_plugin.hold("k", "pod-of-k")
+    a_plugin.agent.end()
+    a_plugin.kubelet.stop()
+    a_plugin.start()
+    until(lambda: [(one["uuid"], one["lost"]) for one in a_plugin.agent.status()["devices"]] == [(GPUS[0], False)])
+
+    a_plugin.kubelet.start()
+    until(lambda: a_plugin.healthy() == 3)
     hook = FakeHook(folder)
     a_plugin.agent.hooks.append(hook)
     assert isinstance(hook.hello(), protocol.Welcome)
