@@ -22,7 +22,7 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 from jupyter_aliquot.gateway.limits.guard import SETTING as LIMITS, LimitGuard
 from jupyter_aliquot.gateway.nodes.limits import LONGEST_FRAME, LONGEST_REGISTRATION, FrameRates, close_reason
 from jupyter_aliquot.gateway.nodes.registry import Pipe, RemoteNodes, read_registration
-from jupyter_aliquot.gateway.nodes.tokens import TokenChecker, TokenRefusedError, TokenUnknownError
+from jupyter_aliquot.gateway.nodes.tokens import TokenChecker, TokenExpiredError, TokenRefusedError, TokenUnknownError
 from jupyter_aliquot.gpu_hook.waiting import outlasting_task
 from jupyter_aliquot.provisioner.errors import AliquotError, LimitError, RequestError
 
@@ -166,7 +166,7 @@ class AgentsHandler(WebSocketHandler):
         while True:
             await asyncio.sleep(_CHECK_SECONDS)
             try:
-                self._nodes.check_again(node, await self._checker.allowed_nodes(self._token()))
+                self._nodes.check_again(node, await self._still_allowed())
             except TokenUnknownError as error:
                 log.error("agent_tokens=unknown reason=%s", error)
             except AliquotError as error:
@@ -174,6 +174,16 @@ class AgentsHandler(WebSocketHandler):
                 self.close(_REFUSED, close_reason(str(error)))
                 pipe.writer.close()
                 return
+
+    async def _still_allowed(self) -> frozenset[str] | None:
+        """Return the nodes of the handshake's token. Raises AliquotError.
+
+        The token was right then, so that one whose time is over ends no connection.
+        """
+        try:
+            return await self._checker.allowed_nodes(self._token())
+        except TokenExpiredError:
+            return self._allowed
 
     async def _send(self, pipe: Pipe, node: str) -> None:
         """Pass the gateway's lines on to the agent until the gateway gives the connection up."""

@@ -6,13 +6,17 @@ A token is for this gateway alone, by its audience, and for the one node that it
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from jupyter_aliquot.provisioner.errors import EngineError
 from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient, find_configuration
 
-from .tokens import TokenRefusedError, TokenUnknownError
+from .tokens import TokenExpiredError, TokenRefusedError, TokenUnknownError
 
 AUDIENCE = "aliquot-gateway"
 _PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
@@ -33,9 +37,13 @@ class ServiceAccountTokens:
 
     account: str
     reviewer: Reviewer
+    now: Callable[[], float] = time.time
 
     async def allowed_nodes(self, token: str) -> frozenset[str] | None:
-        """Return the node of the token's pod. Raises TokenRefusedError and TokenUnknownError."""
+        """Return the node of the token's pod. Raises TokenRefusedError and TokenUnknownError.
+
+        A projected token runs out while its pod runs: kubelet puts another into the pod's file.
+        """
         if not token or len(token) > _LONGEST_TOKEN:
             raise TokenRefusedError("The token is no ServiceAccount's. Give the agent its projected token")
         review = {
@@ -47,7 +55,10 @@ class ServiceAccountTokens:
             answer = await self.reviewer.post(_PATH, review)
         except EngineError as error:
             raise TokenUnknownError(f"Kubernetes cannot be asked about an agent's token: {error}") from error
-        return frozenset((self._node(answer.get("status") or {}),))
+        status = answer.get("status") or {}
+        if status.get("authenticated") is not True and _expiry(token) <= self.now():
+            raise TokenExpiredError("The agent's token has expired. Let the kubelet renew it in the pod's volume")
+        return frozenset((self._node(status),))
 
     def _node(self, status: dict[str, Any]) -> str:
         if status.get("authenticated") is not True:
@@ -67,6 +78,16 @@ class ServiceAccountTokens:
         if len(nodes) != 1:
             raise TokenRefusedError("The agent's token names no node. Give it a projected token of its pod")
         return str(nodes[0])
+
+
+def _expiry(token: str) -> float:
+    """Return the time in the token, which nothing here verifies; infinity for none."""
+    try:
+        claims = token.split(".")[1]
+        told = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+        return float(told["exp"])
+    except (LookupError, TypeError, ValueError, RecursionError, OverflowError):
+        return float("inf")
 
 
 class ClusterReviewer:

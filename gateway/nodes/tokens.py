@@ -20,6 +20,10 @@ class TokenRefusedError(AliquotError):
     """An agent's token is missing, unknown, or another node's."""
 
 
+class TokenExpiredError(TokenRefusedError):
+    """An agent's token was right, and its time is over. It opens no connection, and ends none."""
+
+
 class TokenUnknownError(AliquotError):
     """Whether a token is right cannot be found out now."""
 
@@ -30,7 +34,7 @@ class TokenChecker(Protocol):
     async def allowed_nodes(self, token: str) -> frozenset[str] | None:
         """Return the nodes that this token may register; None for any.
 
-        Raises TokenRefusedError and TokenUnknownError.
+        Raises TokenRefusedError (TokenExpiredError for one that ran out) and TokenUnknownError.
         """
 
 

@@ -70,6 +70,7 @@ ADVICE = {
     "GatewayRefusal": "read the message: it is the gateway's.",
     "StackError": "read the message; `aliquot doctor` shows what is missing.",
     "TokenRefusedError": "make a new token for the agent ([several nodes](../how-to/several-nodes.md)).",
+    "TokenExpiredError": "let the agent dial with the token that the kubelet renewed; its log names the file.",
     "TokenUnknownError": "name a token that the gateway lists.",
     "NodeConflictError": "give each node a name of its own, or end the other agent.",
     "UntrustedGatewayError": "tell an administrator: another account listens at the gateway's address.",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 
 import pytest
 from api_double.server import ApiDouble
 
 from jupyter_aliquot.gateway.nodes.service_accounts import AUDIENCE, ServiceAccountTokens
-from jupyter_aliquot.gateway.nodes.tokens import TokenRefusedError, TokenUnknownError
+from jupyter_aliquot.gateway.nodes.tokens import TokenExpiredError, TokenRefusedError, TokenUnknownError
 from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient
 
 ACCOUNT = "aliquot-nodes/aliquot-agent"
@@ -48,6 +50,17 @@ async def test_other_tokens_are_refused_with_what_to_do(
     a_double.reviews.tokens = {"a-token": told}
     with pytest.raises(TokenRefusedError, match=want):
         await ServiceAccountTokens(ACCOUNT, a_client).allowed_nodes(token)
+    await a_client.close()
+
+
+@pytest.mark.parametrize(("now", "want"), [(1_000.0, TokenExpiredError), (999.0, TokenRefusedError)])
+async def test_projected_token_that_ran_out_is_told_from_one_that_was_taken_back(
+    a_double: ApiDouble, a_client: ClusterClient, now: float, want: type[TokenRefusedError]
+) -> None:
+    claims = base64.urlsafe_b64encode(json.dumps({"exp": 1_000, "sub": USER}).encode()).decode().rstrip("=")
+    with pytest.raises(TokenRefusedError) as refused:
+        await ServiceAccountTokens(ACCOUNT, a_client, lambda: now).allowed_nodes(f"head.{claims}.signature")
+    assert type(refused.value) is want
     await a_client.close()
 
 

@@ -19,6 +19,7 @@ from jupyter_aliquot.gateway.api import agents
 from jupyter_aliquot.gateway.local_mode import OwnKernels
 from jupyter_aliquot.gateway.nodes.limits import MOST_OF_ANY, AgentSockets, FrameRates, close_reason
 from jupyter_aliquot.gateway.nodes.registry import RemoteNodes
+from jupyter_aliquot.gateway.nodes.tokens import TokenExpiredError, TokenFile
 from jupyter_aliquot.gpu_hook.agent.dialing import dialer
 from jupyter_aliquot.gpu_hook.agent.dialing.settings import agents_url
 from jupyter_aliquot.gpu_hook.base.pacing import Backoff
@@ -136,6 +137,24 @@ async def test_a_token_that_is_taken_back_ends_its_connection(
     while await read(connection) is not None:
         pass  # what the gateway asked before
     assert (connection.close_code, "not in the gateway's file" in (connection.close_reason or "")) == (1008, True)
+
+
+async def test_a_token_that_expires_after_the_handshake_ends_no_connection(
+    ask: Ask, a_server: ServerApp, a_node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agents, "_CHECK_SECONDS", 0.05)
+    await ask("alice", "GET", "api")
+    await a_node.start()
+    await until(ask, is_in("connected", "a"))
+    checks: list[str] = []
+
+    async def expired(_: TokenFile, token: str) -> None:
+        checks.append(token)
+        raise TokenExpiredError("The agent's token has expired")
+
+    monkeypatch.setattr(TokenFile, "allowed_nodes", expired)
+    await until(ask, lambda _: len(checks) >= 3)
+    assert is_in("connected", "a")(await nodes_of(ask))
 
 
 def empty(file: Path) -> None:
