@@ -161,15 +161,30 @@ def test_roles_grant_what_the_gateway_needs_and_no_more(kind: str, is_of_the_nam
     assert not {resource for _, resource, verb, _ in want if verb == "*" or resource == "*"}
 
 
-def test_no_secret_is_read_and_no_pod_is_entered() -> None:
+def test_no_secret_is_listed_and_no_pod_is_entered() -> None:
     granted = _granted("Role") | _granted("ClusterRole")
-    assert not {verb for _, resource, verb, _ in granted if resource == "secrets"} & {"get", "list", "watch"}
+    assert not {verb for _, resource, verb, _ in granted if resource == "secrets"} & {"list", "watch"}
     assert not {resource for _, resource, _, _ in granted} & {
         "pods/exec",
         "pods/attach",
         "pods/portforward",
         "pods/log",
     }
+
+
+@needs_kubectl
+def test_images_of_the_page_have_what_the_manifests_commands_import() -> None:
+    [container] = agent("base")["containers"]
+    config = rendered("base")["ConfigMap", "aliquot/aliquot-gateway"]["data"]["gateway.py"]
+    assert any(word.startswith("--kubelet") for word in container["command"])
+    assert "agent_service_account" in config
+
+    [install] = [line for line in (FOLDER.parent / "Dockerfile").read_text().splitlines() if "jupyter_aliquot-" in line]
+    assert install.endswith('"$(echo /wheels/jupyter_aliquot-*.whl)${EXTRAS}"')
+    assert "--build-arg EXTRAS=[kubernetes]" in (ROOT / "docs" / "how-to" / "kubernetes.md").read_text()
+    assert re.search(
+        r'^kubernetes = \["grpcio>=[^]]*"kubernetes>=', (ROOT / "pyproject.toml").read_text(), re.MULTILINE
+    )
 
 
 def test_page_lists_each_permission_with_its_reason() -> None:

@@ -21,6 +21,7 @@ from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan, Mount
 from jupyter_aliquot.provisioner.errors import LaunchError
 from jupyter_aliquot.provisioner.kubernetes.client import ClusterAwayError
+from jupyter_aliquot.provisioner.kubernetes.permissions import PERMISSIONS
 from jupyter_aliquot.provisioner.kubernetes.pods.plans import safe_name
 from jupyter_aliquot.provisioner.kubernetes.pods.runtime import PodRuntime
 from jupyter_aliquot.provisioner.kubernetes.settings import Cluster as ClusterSettings, PodSettings, Volume
@@ -96,6 +97,8 @@ class Place:
 
 @pytest.fixture
 def play(a_double: ApiDouble, on_double: Cluster) -> Callable[[Scene], None]:
+    a_double.allowed = [(verb, one.resource.split("/")[0]) for one in PERMISSIONS for verb in one.verbs]
+
     def run(scene: Scene) -> None:
         async def act() -> None:
             with tempfile.TemporaryDirectory(prefix="aqp-") as folder:
@@ -201,7 +204,9 @@ def test_a_pod_that_cannot_be_seen_is_not_taken_for_ended(play: Callable[[Scene]
     play(scene)
 
 
-def test_a_later_gateway_finds_the_kernels_on_their_pods_alone(play: Callable[[Scene], None]) -> None:
+def test_a_later_gateway_finds_the_kernels_on_their_pods_alone(
+    play: Callable[[Scene], None], caplog: pytest.LogCaptureFixture
+) -> None:
     async def scene(place: Place) -> None:
         process = await place.started()
         await place.runtime.stop()
@@ -216,6 +221,7 @@ def test_a_later_gateway_finds_the_kernels_on_their_pods_alone(play: Callable[[S
         await later.stop()
 
     play(scene)
+    assert "tunnel=none" not in caplog.text  # the keys are read
 
 
 def test_a_pod_that_does_not_run_in_time_ends_its_start_with_the_reason(play: Callable[[Scene], None]) -> None:
