@@ -118,8 +118,8 @@ class AgentCalls:
         client = self._connected()
         try:
             return await answered(question)
-        except AgentUnavailableError:
-            await client.close()
+        except AgentUnavailableError as error:
+            await client.close(str(error))
             raise
 
 

@@ -153,7 +153,7 @@ class AgentLink(AgentCalls):
         except AgentClientError as error:
             lost = str(error)
         self._client = None
-        self._set_lost(lost)
+        self._set_lost(client.close_reason or lost)
 
     def _set_lost(self, reason: str) -> None:
         if self.unavailable_since is None:

@@ -116,6 +116,7 @@ class AgentClient:
         self._status_without_kernels = StatusReader()
         self._last_id = 0
         self._is_closed = False
+        self.close_reason = ""  # why this side closed it
         self._lost: AgentUnreachable | None = None
         self._listener: asyncio.Task[None] | None = outlasting_task(self._listen(), "aliquot-agent-client")
 
@@ -295,9 +296,10 @@ class AgentClient:
         finally:
             self._answers.pop(number, None)
 
-    async def close(self) -> None:
-        """Close the connection and let go of what it holds. Idempotent."""
+    async def close(self, reason: str = "") -> None:
+        """Close the connection and let go of what it holds. Idempotent; the first reason stays."""
         self._is_closed = True
+        self.close_reason = self.close_reason or reason
         self._writer.close()
         # the end of the listener calls this method again
         listener, self._listener = self._listener, None
