@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.folders.registry import Folders, working_folder
-from jupyter_aliquot.gateway.folders.rules import seen_inside
+from jupyter_aliquot.gateway.folders.rules import lies_in, seen_inside
 from jupyter_aliquot.gateway.sizes.grammar import carries_folder, parse_plain_name, parse_size_name
 from jupyter_aliquot.provisioner.accounts import Account
 from jupyter_aliquot.provisioner.containers.limits import (
@@ -151,10 +151,15 @@ class ContainerPlanner:
         return _Identity(f"{account.uid}:{account.gid}", groups, mounts, mounts[0].target, names)
 
     def _chosen(self, mounts: tuple[Mount, ...], start: ContainerStart) -> tuple[Mount, ...]:
-        """Return the mounts without the shared folders that the kernel's user did not choose."""
-        chosen = start.host.folders
+        """Return the mounts without the shared folders that the kernel's user did not choose.
+
+        No kernelspec's name carries a folder of another user, so a choice leaves these out.
+        """
+        chosen, settings = start.host.folders, self._folders.settings
         if chosen is None:
             return mounts
+        if settings.user_roots:  # without them an administrator's folder may lie at this target
+            mounts = tuple(mount for mount in mounts if not lies_in(mount.target, settings.invited_target))
         shared = self._folders.of(self._user_named(start.owner))
         left_out = {folder.target for folder in shared if folder.name not in chosen}
         return tuple(mount for mount in mounts if mount.target not in left_out)

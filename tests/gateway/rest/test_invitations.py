@@ -13,6 +13,7 @@ from traitlets.config import Config
 
 from jupyter_aliquot.gateway.containers.planner import ContainerStart
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
+from jupyter_aliquot.provisioner.resources import NO_HOST_PART, HostPart
 
 from .conftest import USERS, Ask
 from .test_contract import check
@@ -61,11 +62,11 @@ def audit_in(state: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-async def planned(server: ServerApp, owner: str) -> list[tuple[str, str, bool]]:
+async def planned(server: ServerApp, owner: str, part: HostPart = NO_HOST_PART) -> list[tuple[str, str, bool]]:
     """Return the mounts of a kernel that this user starts now: source, target, and whether read-only."""
     planner = cast(AliquotKernelManager, server.kernel_manager).services.containers
     assert planner is not None
-    plan = await planner.plan(ContainerStart(kernel_name="box", owner=owner))
+    plan = await planner.plan(ContainerStart(kernel_name="box", owner=owner, host=part))
     assert plan is not None
     return [(mount.source, mount.target, mount.read_only) for mount in plan.mounts]
 
@@ -75,6 +76,13 @@ async def seen(ask: Ask, who: str) -> list[dict[str, Any]]:
     assert body["refusal"] is None
     found: list[dict[str, Any]] = body["invitations"]
     return found
+
+
+async def test_a_kernel_whose_user_chose_its_folders_has_none_of_other_users(a_server: ServerApp, ask: Ask) -> None:
+    made = await invited(ask, access="write")
+    assert (await ask("bob", "POST", f"aliquot/api/v1/invitations/{made['id']}/accept", body={})).status == 200
+    assert [target for _, target, _ in await planned(a_server, "bob")] == ["/home/user", "/shared/alice/project"]
+    assert [target for _, target, _ in await planned(a_server, "bob", HostPart(folders=()))] == ["/home/user"]
 
 
 async def test_an_invitation_is_seen_accepted_listed_with_the_folders_and_ended(
