@@ -60,3 +60,36 @@ test('without a choice the size keeps its name, and a server without options is 
   assert.equal(requests, 1);
   choice.dispose();
 });
+
+test('a choice that is made while the server answers for a new size is kept, and corrected by the next answer', async () => {
+  const asked = [];
+  const answer = ({ cpus }) => options({ chosen: { cpus: cpus && Math.min(cpus, 4), ram_bytes: null, folders: null } });
+  const choice = new HostChoice(async (_, chosen) => {
+    asked.push(chosen.cpus);
+    if (asked.length === 1) {
+      choice.choose({ cpus: 8 });
+    }
+    return answer(chosen);
+  }, 0);
+  choice.follow('open.gpu-1');
+  for (let changes = 0; changes < 3; changes++) {
+    await next(choice);
+  }
+  assert.deepEqual([asked, choice.chosen.cpus], [[null, 8], 4]);
+  choice.dispose();
+});
+
+test('a request that failed is told, and repeated for the same size', async () => {
+  let requests = 0;
+  const choice = new HostChoice(async () => (++requests === 1 ? Promise.reject(new Error('503')) : options()), 0);
+  choice.begin({ cpus: 2, ramGib: null, folders: null });
+  choice.follow('open.gpu-1');
+  await next(choice);
+  assert.deepEqual([choice.failure.message, choice.options, choice.chosen.cpus], ['503', null, 2]);
+  choice.follow('open.gpu-1');
+  await next(choice);
+  assert.deepEqual([choice.failure, choice.chosen.cpus, requests], [null, null, 2]);
+  choice.follow('open.gpu-1');
+  assert.equal(requests, 2);
+  choice.dispose();
+});

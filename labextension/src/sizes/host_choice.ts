@@ -22,7 +22,7 @@ export class HostChoice {
   ) {
     this._latest = new LatestAnswer<IQuestion, ISessionOptions>(
       ({ kernelspec, chosen }) => _ask(kernelspec, chosen),
-      (_, answer) => this._tell(answer),
+      ({ chosen }, answer, error) => this._tell(chosen, answer, error),
       pauseMs
     );
   }
@@ -30,6 +30,11 @@ export class HostChoice {
   /** The server's offer for the size; null until the answer, and without server support. */
   get options(): ISessionOptions | null {
     return this._options;
+  }
+
+  /** Why the server did not answer; null if it did, or was not asked. */
+  get failure(): unknown {
+    return this._failure;
   }
 
   get chosen(): IHostDraft {
@@ -45,15 +50,18 @@ export class HostChoice {
     this._chosen = chosen;
   }
 
-  /** Ask what goes with this size, named without a choice; null for what has none. */
+  /**
+   * Ask what goes with this size, named without a choice; null for what has none. A size whose
+   * request failed is asked for again.
+   */
   follow(kernelspec: string | null): void {
-    if (kernelspec === this._kernelspec) {
+    if (kernelspec === this._kernelspec && this._failure === null) {
       return;
     }
     this._kernelspec = kernelspec;
     if (kernelspec === null) {
       this._latest.forget();
-      this._tell(null);
+      this._tell(this._chosen, null, null);
     } else {
       this._latest.want({ kernelspec, chosen: this._chosen });
     }
@@ -76,10 +84,16 @@ export class HostChoice {
     Signal.clearData(this);
   }
 
-  /** The server returns the nearest choice that the size may have. */
-  private _tell(answer: ISessionOptions | null): void {
+  /**
+   * The server returns the nearest choice that the size may have. It says nothing about a choice
+   * that was made meanwhile, so that one is asked for, too.
+   */
+  private _tell(asked: IHostDraft, answer: ISessionOptions | null, error: unknown): void {
     this._options = answer;
-    if (answer !== null) {
+    this._failure = error;
+    if (answer !== null && asked !== this._chosen && this._kernelspec !== null) {
+      this._latest.want({ kernelspec: this._kernelspec, chosen: this._chosen });
+    } else if (answer !== null) {
       const { cpus, ram_bytes: ram, folders } = answer.chosen;
       this._chosen = { cpus, ramGib: ram === null ? null : Math.round(ram / GIB), folders };
     }
@@ -87,6 +101,7 @@ export class HostChoice {
   }
 
   private _options: ISessionOptions | null = null;
+  private _failure: unknown = null;
   private _chosen: IHostDraft = NO_HOST_PART;
   private _kernelspec: string | null = null;
   private readonly _latest: LatestAnswer<IQuestion, ISessionOptions>;

@@ -5,7 +5,8 @@ import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import { HostChoice } from '../../sizes/host_choice';
-import { ISessionOptions } from '../../tokens';
+import { ISessionOptions, StatusError } from '../../tokens';
+import { failureText } from '../elements/action_words';
 import { SizeSlider } from './size_slider';
 import { gib } from './size_words';
 
@@ -21,7 +22,15 @@ interface IPartProps extends IHostFormProps {
 }
 
 export function HostForm({ host, trans }: IHostFormProps): JSX.Element | null {
-  const { options } = host;
+  const { options, failure } = host;
+  const isOlder = failure instanceof StatusError && failure.kind === 'not-installed'; // a server without options
+  if (failure !== null && !isOlder) {
+    return (
+      <p className="aliquot-SizeForm-refusal" role="alert">
+        {failureText(failure, trans)}
+      </p>
+    );
+  }
   if (options === null || !(options.cpus || options.ram_bytes || options.folders?.length || options.image)) {
     return null;
   }
