@@ -110,6 +110,12 @@ class Aliquot(Configurable):
     runtime_dir = Unicode(
         "", help="Folder of the node agent's sockets; empty for the usual places (see agent-protocol.md)."
     ).tag(config=True)
+    runtime = Enum(
+        ("local", "kubernetes"),
+        "local",
+        help="Where kernels run: local, as processes and containers of this machine; or kubernetes, as pods on the "
+        "nodes whose agents dial in (see c.KernelPods).",
+    ).tag(config=True)
     start_agent = Bool(True, help="Start a node agent when none runs on this machine.").tag(config=True)
     agent_token_file = Unicode(
         "",

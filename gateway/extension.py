@@ -31,6 +31,8 @@ from jupyter_aliquot.gateway.containers.config import KernelContainers
 from jupyter_aliquot.gateway.containers.host_limits import HostLimits
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
 from jupyter_aliquot.gateway.containers.planner import base_of
+from jupyter_aliquot.gateway.containers.pods import KernelPods
+from jupyter_aliquot.gateway.containers.runtimes import container_runtime
 from jupyter_aliquot.gateway.culling.policy import Culling
 from jupyter_aliquot.gateway.events.audit import Audit, tell_cordon, tell_invitation, tell_quotas
 from jupyter_aliquot.gateway.events.stream import KernelEvents
@@ -61,13 +63,15 @@ from jupyter_aliquot.gateway.node.watcher import NodeWatch
 from jupyter_aliquot.gateway.nodes.cordons import Cordons
 from jupyter_aliquot.gateway.nodes.registry import RemoteNodes
 from jupyter_aliquot.gateway.nodes.remembered import RememberedNodes
+from jupyter_aliquot.gateway.nodes.serving import AgentsOfKernels, ServedNodes
 from jupyter_aliquot.gateway.nodes.token_choice import choose_tokens
 from jupyter_aliquot.gateway.pages.administration import PAGE_HANDLERS
 from jupyter_aliquot.gateway.remote.jupyter import remote_replacements
 from jupyter_aliquot.gateway.remote.kernels import AliquotRemoteKernelManager
 from jupyter_aliquot.gateway.remote.proxy import remote_handlers
 from jupyter_aliquot.gateway.remote.token_guard import guard_token
-from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
+from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings, Agent
+from jupyter_aliquot.gateway.scheduling.agents.lanes import NoLocalAgent
 from jupyter_aliquot.gateway.scheduling.dry_run_service import DryRunRules, DryRunService
 from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
 from jupyter_aliquot.gateway.scheduling.snapshot import BudgetCheck
@@ -90,6 +94,8 @@ from jupyter_aliquot.gateway.terminations.store import Endings
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_dir
 from jupyter_aliquot.provisioner.errors import AccountError, LimitError
 from jupyter_aliquot.provisioner.grants.agent_calls import greet
+from jupyter_aliquot.provisioner.kubernetes.kernel_pod import pod_attribute
+from jupyter_aliquot.provisioner.kubernetes.settings import PodSettings
 from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
 from jupyter_aliquot.provisioner.resources import GpuShare, Request
 
@@ -124,6 +130,7 @@ class AliquotExtension(ExtensionApp):
         HostLimits,
         ImageCatalogue,
         KernelContainers,
+        KernelPods,
         Limits,
         SharedFolders,
         AliquotProvisioner,
@@ -241,7 +248,14 @@ class AliquotExtension(ExtensionApp):
         audit = Audit(state, self.log, server.event_logger.handlers if server.event_logger else ())
         cordons = audited_cordons(audit, state, clock, self.log)
         tenures = Tenures(state and state / "tenures.json", clock, self.log)
+        identity, has_pods = "" if folder is None else folder.identity, settings.runtime == "kubernetes"
+        pods = KernelPods(parent=server).settings(identity) if has_pods else None
+        containers = container_runtime(server, pods, runtime, self.log)
+        nodes = remote_nodes(settings, state, clock, watch, self.log, pods)
+        served = ServedNodes(nodes, containers.serves)
+        own: Agent = link if containers.serves("") else NoLocalAgent(served)
         rules = admission_settings(find_user, settings, limits, quota_file, cordons, tenures, self._check_budget)
+        admission = Admission(own, clock, rules, self.log, served)
         return Services(
             server=server,
             settings=settings,
@@ -250,9 +264,12 @@ class AliquotExtension(ExtensionApp):
             memory=self._memory,
             runtime=runtime,
             link=link,
-            admission=Admission(link, clock, rules, self.log),
+            own_agent=own,
+            agents=AgentsOfKernels(link, nodes, lambda: admission.ledger),
+            containers=containers,
+            admission=admission,
             watch=watch,
-            nodes=remote_nodes(settings, state, clock, watch, self.log),
+            nodes=nodes,
             cordons=cordons,
             tenures=tenures,
             audit=audit,
@@ -271,7 +288,7 @@ class AliquotExtension(ExtensionApp):
         settings, snapshot, clock = services.settings, self._snapshots.snapshot, services.clock
         specs = services.server.kernel_spec_manager
         if isinstance(specs, SizedKernelSpecManager):
-            specs.count_devices = services.watch.count_devices
+            specs.count_devices = partial(count_devices, services)
             if services.accounts is not None:
                 folders = services.settings.kernelspec_folders
                 specs.own = OwnSpecs(services.accounts.kernelspecs_from(services.runtime, folders), self.log)
@@ -289,10 +306,10 @@ class AliquotExtension(ExtensionApp):
         history = self._history = UsageHistory(kept, clock, self.log)
         services.watch.listen(history.record)
         manager, policy = None if self._own is None else self._own.manager, settings.class_policy()
-        changes = KernelChanges(services.admission, services.link, manager, policy, services.watch, clock)
+        changes = KernelChanges(services.admission, services.agents, manager, policy, services.watch, clock)
         rules = DryRunRules(settings.gpu_caps(), settings.largest(), policy, settings.residency_of, self._check_budget)
         outlooks = DryRunService(
-            services.admission.snapshot, services.link, lambda: services.watch.view().status, rules, clock
+            services.admission.snapshot, services.own_agent, lambda: services.watch.view().status, rules, clock
         )
         tokens = choose_tokens(settings.agent_token_file, settings.agent_service_account)
         told = replace(told, nodes=services.nodes, cordons=services.cordons, agent_tokens=tokens)
@@ -322,7 +339,7 @@ class AliquotExtension(ExtensionApp):
         self._accounting.check(owner, teams, request, before)
 
     def _largest_here(self) -> GpuShare:
-        return largest_here(self._services.settings.largest(), self._services.watch.count_devices())
+        return largest_here(self._services.settings.largest(), count_devices(self._services))
 
     def initialize_handlers(self) -> None:
         """Called by ExtensionApp.initialize."""
@@ -346,7 +363,8 @@ class AliquotExtension(ExtensionApp):
                 if self._gateway is not None:
                     await self._gateway.find()
                 return
-            await self._services.link.start()
+            if not self._services.is_elsewhere:
+                await self._services.link.start()
             if self._own is not None:
                 self._snapshots.remark(await self._own.recover())
             await self._socket.recover()
@@ -482,7 +500,12 @@ def _node_watch(settings: Aliquot, runtime: RuntimeDir, clock: SystemClock, log:
 
 
 def remote_nodes(
-    settings: Aliquot, state: Path | None, clock: SystemClock, watch: NodeWatch, log: logging.Logger
+    settings: Aliquot,
+    state: Path | None,
+    clock: SystemClock,
+    watch: NodeWatch,
+    log: logging.Logger,
+    pods: PodSettings | None,
 ) -> RemoteNodes:
     """Return the nodes on other machines, with those of an earlier run of this gateway."""
 
@@ -490,8 +513,19 @@ def remote_nodes(
         status = watch.view().status
         return "" if status is None else status.node
 
+    def pod_of(kernel_id: str) -> str:
+        return "" if pods is None else pod_attribute(pods.cluster, kernel_id)
+
     remembered = RememberedNodes(state and state / "nodes.json", log)
-    return RemoteNodes(remembered, clock, settings.status_refresh_seconds, log, local_name)
+    return RemoteNodes(remembered, clock, settings.status_refresh_seconds, log, local_name, pod_of)
+
+
+def count_devices(services: Services) -> int:
+    """Return how many GPUs one kernel may have: those of this machine, or of the largest node."""
+    if not services.is_elsewhere:
+        return services.watch.count_devices()
+    known = (one.status for one in services.nodes.views() if one.status is not None)
+    return max((sum(not device.lost for device in status.devices) for status in known), default=0)
 
 
 def join_scheduling(services: Services) -> None:

@@ -16,7 +16,6 @@ from traitlets.config import Config
 from jupyter_aliquot.gateway.auth.identity import tells_people_apart, users_by_name
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.tasks import within_patience
-from jupyter_aliquot.gateway.containers.config import KernelContainers
 from jupyter_aliquot.gateway.containers.host_limits import HostLimits, node_totals
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
 from jupyter_aliquot.gateway.containers.planner import ContainerPlanner
@@ -47,7 +46,6 @@ from jupyter_aliquot.gateway.terminations.node_failures import NodeFailures
 from jupyter_aliquot.gateway.terminations.recorder import KernelEndings
 from jupyter_aliquot.provisioner.containers.limits import NodeTotals
 from jupyter_aliquot.provisioner.control_groups import WITHOUT_GROUPS, ControlGroups
-from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
 from jupyter_aliquot.provisioner.relay.wire.files import UnsentBytes
 
 from .services import Services
@@ -62,7 +60,6 @@ class LocalParts:
 
     policy: StopPolicy
     kernels: KernelServices
-    runtime: ContainerRuntime
     links: RelayLinks
 
 
@@ -73,7 +70,6 @@ def make_parts(services: Services) -> LocalParts:
     """
     server, settings, log = services.server, services.settings, services.log
     policy = StopPolicy(settings.keep_kernels, can_keep=services.memory.folder is not None)
-    runtime = ContainerRuntime(KernelContainers(parent=server).settings(), log)
     links = RelayLinks(
         log, settings.cell_outputs(), lambda kernel_id, count: services.limits.note(UNREAD, kernel_id, count)
     )
@@ -91,14 +87,15 @@ def make_parts(services: Services) -> LocalParts:
         ),
         links=links,
         containers=_container_planner(services),
-        container_runtime=runtime,
-        tell_interrupt=services.link.interrupt,
+        container_runtime=services.containers,
+        starts_pods=services.is_elsewhere,
+        tell_interrupt=services.agents.interrupt,
         hides_servers_env=lambda: tells_people_apart(server.identity_provider),
         accounts=services.accounts,
         limits_processes=HostLimits(parent=server).processes,
         refuses_processes=lambda: _are_roots(server) and not settings.allow_root_kernels,
     )
-    return LocalParts(policy, kernels, runtime, links)
+    return LocalParts(policy, kernels, links)
 
 
 class OwnKernels:
@@ -164,7 +161,7 @@ class OwnKernels:
             self._services.admission,
             self._services.endings,
             KernelRecords(folder.kernels, log),
-            ProcessFinder(self._services.runtime, folder.identity, self._parts.runtime, log, self._has_folder),
+            ProcessFinder(self._services.runtime, folder.identity, self._services.containers, log, self._has_folder),
             self._services.clock,
             log,
             self._services.labels,
@@ -205,7 +202,7 @@ class OwnKernels:
         await within_patience("endings", self._services.endings.flush(), log)
         if self._parts.kernels.memory is not None:
             await within_patience("records", self._parts.kernels.memory.close(), log)
-        await within_patience("containers", asyncio.to_thread(self._parts.runtime.close), log)
+        await within_patience("containers", asyncio.to_thread(self._services.containers.close), log)
 
 
 def _are_roots(server: ServerApp) -> bool:
@@ -231,8 +228,9 @@ def _container_planner(services: Services) -> ContainerPlanner:
 
     accounts = OwnerAccounts(services.settings.account_of)
     rules = HostLimits(parent=server).rules()
+    folders, invited = services.folders, services.invitations.mounts_of
     return ContainerPlanner(
-        catalogue, rules, totals, services.folders, named, accounts.of, services.invitations.mounts_of
+        catalogue, rules, totals, folders, named, accounts.of, invited, is_elsewhere=services.is_elsewhere
     )
 
 

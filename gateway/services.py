@@ -22,12 +22,14 @@ from jupyter_aliquot.gateway.node.connection import AgentLink
 from jupyter_aliquot.gateway.node.watcher import NodeWatch
 from jupyter_aliquot.gateway.nodes.cordons import Cordons
 from jupyter_aliquot.gateway.nodes.registry import RemoteNodes
-from jupyter_aliquot.gateway.scheduling.admission import Admission
+from jupyter_aliquot.gateway.nodes.serving import AgentsOfKernels
+from jupyter_aliquot.gateway.scheduling.admission import Admission, Agent
 from jupyter_aliquot.gateway.state.gateway_memory import GatewayMemory
 from jupyter_aliquot.gateway.state.tenures import Tenures
 from jupyter_aliquot.gateway.teams.quota_file import QuotaFile
 from jupyter_aliquot.gateway.terminations.store import Endings
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.runtime.base import Containers
 
 from .config import Aliquot
 
@@ -43,6 +45,11 @@ class Services:
     memory: GatewayMemory
     runtime: RuntimeDir
     link: AgentLink
+    # The agent of the gateway's own node, as admission asks it, and those of all kernels' nodes.
+    own_agent: Agent
+    agents: AgentsOfKernels
+    # The runtime of kernels in containers or pods.
+    containers: Containers
     admission: Admission
     watch: NodeWatch
     # Nodes on other machines, whose agents dial in.
@@ -61,3 +68,8 @@ class Services:
     labels: Callable[[], Mapping[str, str]]
     # Finds a user outside of their requests; see user_finder.
     find_user: Callable[[str], User]
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Return whether kernels start on other machines alone."""
+        return not self.containers.serves("")

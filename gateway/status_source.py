@@ -93,8 +93,9 @@ class SnapshotSource:
         admission = self.admission()
         node = self._services.watch.view()
         # In gateway mode no kernel runs here, and an agent of this machine would serve no kernel.
-        problems = () if self._is_remote else node.problems
-        if not self._is_remote and node.status is None and admission.agent_message:
+        is_elsewhere = self._is_remote or self._services.is_elsewhere
+        problems = () if is_elsewhere else node.problems
+        if not is_elsewhere and node.status is None and admission.agent_message:
             problems = (f"The node agent does not answer: {admission.agent_message}.",)
         problems = (*problems, *self._services.link.differences, *self._problems_of_files(admission.ledger, who))
         ours = () if self._own is None else self._own.listed(admission, who, kernel_id)

@@ -250,7 +250,9 @@ class AliquotProvisioner(LocalProvisioner):
 
     def _runtime_dir(self) -> RuntimeDir:
         """Return the runtime folder that the grant came from if it is ours, or else the usual one."""
-        if self.grant is not None:
+        containers = self._containers()
+        is_elsewhere = self.container is not None and containers is not None and not containers.serves("")
+        if self.grant is not None and not is_elsewhere:  # else the folder is one of another machine
             found = RuntimeDir(Path(self.grant.kernel_dir).parent.parent)
             return private_runtime_dir() if is_anothers(found) else found
         return RuntimeDir(Path(self.runtime_dir)) if self.runtime_dir else find_runtime_dir()

@@ -47,7 +47,8 @@ class _OneNodeHandler(AliquotHandler):
         if name == local:
             return node_schedule(name, snapshot.cordons.get(name), snapshot.node.status, snapshot.ledger)
         status = next((node.status for node in snapshot.nodes if node.name == name), None)
-        return node_schedule(name, snapshot.cordons.get(name), status, None)
+        ledger = snapshot.ledger if name in {one.name for one in snapshot.ledger.others} else None
+        return node_schedule(name, snapshot.cordons.get(name), status, ledger)
 
 
 class NodeHandler(_OneNodeHandler):

@@ -20,7 +20,7 @@ from jupyter_aliquot.gateway.scheduling.admission import Admission
 from jupyter_aliquot.gateway.state.persistence import KernelMemory
 from jupyter_aliquot.gateway.terminations.recorder import KernelEndings
 from jupyter_aliquot.provisioner.control_groups import WITHOUT_GROUPS, ControlGroups
-from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
+from jupyter_aliquot.provisioner.runtime.base import Containers
 
 from .owner_accounts import OwnerAccounts
 
@@ -50,7 +50,9 @@ class KernelServices:
     endings: KernelEndings | None = None
     links: RelayLinks | None = None
     containers: ContainerPlanner | None = None
-    container_runtime: ContainerRuntime | None = None
+    container_runtime: Containers | None = None
+    # Whether that makes pods, so that a kernel of no image has no place.
+    starts_pods: bool = False
     # Tells the node agent of an interrupt, so that a call that waits for GPU memory gives up.
     tell_interrupt: Callable[[str], Awaitable[None]] | None = None
     # True where the server has several users: a kernel must not see the variables that the server

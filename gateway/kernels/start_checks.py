@@ -123,6 +123,11 @@ class StartChecks:
         if containers is not None and containers.wants(name):
             containers.check_owner(name, user.name)
             return
+        if self._services.starts_pods:
+            raise LimitError(
+                f"Requested {name}, a process of the gateway's machine, but this gateway starts kernels as pods of a "
+                "cluster. Choose an image of c.ImageCatalogue"
+            )
         if self._services.accounts is not None:
             self._services.accounts.of(user.name)
         elif self._services.refuses_processes():

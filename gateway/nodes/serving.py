@@ -13,10 +13,7 @@ from .registry import RemoteNodes
 
 
 class ServedNodes:
-    """Those of the nodes that dial in that *serves* takes, by name; admission places kernels there.
-
-    A device that two nodes tell counts for the first alone: a kernel would get another node's.
-    """
+    """Those of the nodes that dial in that *serves* takes, by name; admission places kernels there."""
 
     def __init__(self, nodes: RemoteNodes, serves: Callable[[str], bool]) -> None:
         self._nodes = nodes

@@ -16,12 +16,11 @@ from typing import Any
 from jupyter_aliquot.gateway.state.records import KernelRecord
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.containers.spec import GATEWAY_LABEL
-from jupyter_aliquot.provisioner.engine.runtime import ContainerRuntime
 from jupyter_aliquot.provisioner.errors import EngineError, RelayError
 from jupyter_aliquot.provisioner.relay.client.control import ensure_relay_host, remove_relay, stop_relay
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord, is_anothers, read_ended, read_relay_records
 from jupyter_aliquot.provisioner.resources import KernelProcess
-from jupyter_aliquot.provisioner.runtime.base import FoundContainer
+from jupyter_aliquot.provisioner.runtime.base import Containers, FoundContainer
 from jupyter_aliquot.provisioner.terminations import ProcessEnd, relay_end
 
 from .belief import DoubtError, UnsureError, believed
@@ -44,7 +43,7 @@ class ProcessFinder:
         self,
         runtime: RuntimeDir,
         identity: str,
-        containers: ContainerRuntime | None,
+        containers: Containers | None,
         log: logging.Logger,
         has_folder: Callable[[str, Path], bool] = lambda user, folder: True,
     ) -> None:
@@ -139,7 +138,7 @@ class ProcessFinder:
                 continue
         return ours, doubts
 
-    async def _find_containers(self, containers: ContainerRuntime, seconds: float) -> dict[str, FoundContainer]:
+    async def _find_containers(self, containers: Containers, seconds: float) -> dict[str, FoundContainer]:
         """Return the latest container of each kernel. Raises EngineError."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + seconds
@@ -158,6 +157,8 @@ class ProcessFinder:
         if box is None or self._containers is None:
             return FoundProcesses(relay)
         found = FoundProcesses(relay, had_process=True, container=box.process)
+        if box.is_running and relay is None:  # it is gone with the machine of an earlier gateway
+            found = replace(found, relay=await self._containers.revive(box))
         if box.is_running:
             return replace(found, process=box.process)
         return replace(found, end=await self._containers.ending(box.process))

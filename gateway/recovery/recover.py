@@ -134,8 +134,9 @@ class Recovery:
             kernel.note(KernelState.RUNNING)
             # A relay binds the process that it started. It does not know the process in a
             # container.
-            if kernel.grant is not None and processes.process is not None and processes.container is not None:
-                self._do(self._bind(kernel.grant, processes.process), f"bind-{kernel_id}")
+            process = processes.container and processes.process
+            if kernel.grant is not None and process is not None and process.pid:
+                self._do(self._bind(kernel.grant, process), f"bind-{kernel_id}")
 
     def _ask_again(self, kernel: ManagedKernel, decision: Decision) -> None:
         """Queue the resize request that the kernel waited for, at its old place."""

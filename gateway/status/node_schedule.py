@@ -28,10 +28,10 @@ def node_schedule(
 ) -> reports.NodeSchedule:
     """Return the report for administrators.
 
-    ``status`` is the last report of the node's agent. ``ledger`` is that of the gateway's own node;
-    None for another one, of whose kernels the gateway has granted none.
+    ``status`` is the last report of the node's agent. ``ledger`` is None for a node on which the
+    gateway starts no kernels.
     """
-    holdings = {} if ledger is None else ledger.holdings
+    holdings = {} if ledger is None else _there(name, ledger)
     labels = {} if status is None else {one.kernel_id: one for one in status.kernels}
     own = [_own(ledger, one, labels) for one in holdings.values() if ledger is not None]
     ending = {} if ledger is None else ledger.ending
@@ -48,6 +48,14 @@ def node_schedule(
 _ORDER: Mapping[str, int] = {"stays": 0, "leaving": 1, "runs": 2, "evicted": 3}
 
 
+def _there(name: str, ledger: LedgerSnapshot) -> Mapping[str, Holding]:
+    """Return the grants on a node."""
+    others = {one.name for one in ledger.others}
+    if name in others:
+        return {one: held for one, held in ledger.holdings.items() if held.grant.node == name}
+    return {one: held for one, held in ledger.holdings.items() if held.grant.node not in others}
+
+
 def _own(ledger: LedgerSnapshot, holding: Holding, labels: Mapping[str, KernelStatus]) -> reports.NodeKernel:
     state, reason = _state(ledger, holding)
     known = labels.get(holding.grant.kernel_id)
@@ -59,11 +67,13 @@ def _state(ledger: LedgerSnapshot, holding: Holding) -> tuple[str, str]:
     if holding.is_evicted:
         return "evicted", ""
     if holding.is_leaving:
-        leaving = (ledger.node.leaving or {}).get(holding.grant.kernel_id)
+        leaving = (ledger.node_of(holding.grant).leaving or {}).get(holding.grant.kernel_id)
         return "leaving", "" if leaving is None else leaving.refusal
     if holding.stays_because or holding.is_spared:
         return "stays", holding.stays_because or _NO_COPY
-    if ledger.cordon is not None and ledger.cordon.is_draining and not ledger.node.can_evict:
+    node = ledger.node_of(holding.grant)
+    cordon = ledger.cordon_of(node)
+    if cordon is not None and cordon.is_draining and not node.can_evict:
         return "stays", _NO_EVICTION
     return "runs", ""
 

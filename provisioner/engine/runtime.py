@@ -99,6 +99,10 @@ class ContainerRuntime:
             self._log.warning("kernel=%s invited_folders=left_out reason=%s", launch.spec.kernel_id, error)
         return await self._start(await self._spec(launch, needed), needed)
 
+    def serves(self, node: str) -> bool:
+        """Return whether a node is this machine: the engine runs here alone."""
+        return not node
+
     def waiting_reason(self, kernel_id: str) -> str | None:
         """Return what a start waits for, such as its image; None if it does not wait."""
         return self._waiting.get(kernel_id)

@@ -104,6 +104,9 @@ class Containers(Runtime, Protocol):
     async def revive(self, found: FoundContainer) -> RelayRecord | None:
         """Start a relay for a kernel that runs and has none; None where that cannot be."""
 
+    def serves(self, node: str) -> bool:
+        """Return whether kernels start on the node of this name; the empty name is this machine's."""
+
     def close(self) -> None:
         """End threads and connections; containers run on. Called in a thread."""
 

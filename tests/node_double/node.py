@@ -125,7 +125,8 @@ class NodeDouble:
 
     def _make(self, pod: Object) -> PodRun:
         metadata = pod["metadata"]
-        folder = self.folder / "pods" / f"{metadata['namespace']}-{metadata['name']}-{metadata['uid'][:8]}"
+        # Short: sockets are below it.
+        folder = self.folder / "pods" / f"{metadata['name'][:24]}-{metadata['uid'][:8]}"
         folder.mkdir(parents=True, exist_ok=True)
         chance = random.Random(metadata["uid"])
         ip = f"127.{chance.randint(10, 250)}.{chance.randint(0, 250)}.{chance.randint(2, 250)}"

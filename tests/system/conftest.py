@@ -281,15 +281,21 @@ def a_granted_kernel(an_agent: object, a_folder: Path, an_environment: dict[str,
     kernel.close()
 
 
-def start_server(folder: Path, environment: dict[str, str], name: str, *options: str) -> Server:
-    """Start a user's own server: plain ``jupyter server``, Aliquot enabled by its installation."""
+def start_server(
+    folder: Path, environment: dict[str, str], name: str, *options: str, has_devices: bool = True
+) -> Server:
+    """Start a user's own server: plain ``jupyter server``, Aliquot enabled by its installation.
+
+    *has_devices* False: no agent of its own machine will tell it any.
+    """
     command = [*python_m("jupyter_server"), "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1"]
     command += [WITHOUT_PAGES]
     command += [f"--port={free_port()}", "--ServerApp.port_retries=0"]
     command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={folder}"]
     # Tests stop servers by SIGTERM, and want nothing left behind; those about survival choose
     # otherwise.
-    command += ["--Aliquot.keep_kernels=never", *options]
+    is_told = any(option.startswith("--Aliquot.keep_kernels=") for option in options)
+    command += [*([] if is_told else ["--Aliquot.keep_kernels=never"]), *options]
     runtime = folder / f"jupyter-{name}"
     log = folder / f"{name}.log"
     with log.open("w") as stream:
@@ -307,7 +313,7 @@ def start_server(folder: Path, environment: dict[str, str], name: str, *options:
     def is_up() -> bool:
         with contextlib.suppress(OSError):
             # Sizes are judged by the node's devices as soon as the gateway has been told of them.
-            return bool(server.call("GET", "/api/status") and server.status()["devices"])
+            return bool(server.call("GET", "/api/status") and (server.status()["devices"] or not has_devices))
         return False
 
     wait_until(is_up)

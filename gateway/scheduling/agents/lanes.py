@@ -62,16 +62,22 @@ class NoRemoteAgents:
 
 
 class NoLocalAgent:
-    """The place of the gateway's own node where no kernel starts there."""
+    """The place of the gateway's own node where kernels start on others alone."""
 
     connections = 0
     unavailable_since: float | None = None
     message = ""
 
+    def __init__(self, remote: RemoteAgents) -> None:
+        self._remote = remote
+
     def listen(self, listener: Callable[[], None]) -> None:
         """Nothing changes."""
 
     async def status(self) -> Node:
+        """Return a node without devices. Raises AgentUnavailableError while there is no node at all."""
+        if not self._remote.agents():
+            raise AgentUnavailableError("no agent of a node has registered with this gateway")
         return Node()
 
     async def reserve(self, requester: KernelRef, request: object, placement: object) -> Grant:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from jupyter_aliquot.provisioner.containers.plan import ContainerPlan, Pull
 from jupyter_aliquot.provisioner.errors import LaunchError
-from jupyter_aliquot.provisioner.kubernetes.kernel_pod import CONNECTION_PATH
+from jupyter_aliquot.provisioner.kubernetes.kernel_pod import CONNECTION_PATH, granted_environment
 from jupyter_aliquot.provisioner.kubernetes.record import KernelRecord
 from jupyter_aliquot.provisioner.kubernetes.settings import PodPlan, PodSettings, Volume
 from jupyter_aliquot.provisioner.resources import Grant
 from jupyter_aliquot.provisioner.runtime.base import Launch
 
 _PULLS = {Pull.MISSING: "IfNotPresent", Pull.ALWAYS: "Always", Pull.NEVER: "Never"}
-# The node's device plugin sets these: paths of the node, which a pod's own variables would hide.
-_OF_THE_NODE = frozenset({"ALIQUOT_KERNEL_DIR", "ALIQUOT_REAL_CUDA", "ALIQUOT_REAL_NVML"})
 _PLAIN = re.compile(r"[a-z0-9]")
 
 
@@ -60,7 +58,7 @@ def pod_plan(launch: Launch, plan: ContainerPlan, grant: Grant, settings: PodSet
         node=grant.node,
         uid=int(uid or settings.uid),
         gid=int(gid or settings.gid),
-        env=tuple({**dict(plan.env), **dict(_granted(grant))}.items()),
+        env=tuple({**dict(plan.env), **dict(granted_environment(grant))}.items()),
         cwd=plan.workdir,
         cpus=plan.limits.cpus,
         memory=plan.limits.memory,
@@ -74,11 +72,6 @@ def safe_name(user: str) -> str:
     """Return a user's name in letters that names in Kubernetes may have; two users never share one."""
     letters = (one if _PLAIN.fullmatch(one) else "".join(f"-{byte:02x}" for byte in one.encode()) for one in user)
     return "".join(letters).lower()
-
-
-def _granted(grant: Grant) -> Iterator[tuple[str, str]]:
-    """Yield the variables of a grant that mean the same in each container."""
-    return ((name, value) for name, value in grant.env if name not in _OF_THE_NODE and not name.endswith("_PREPEND"))
 
 
 def _expanded(volume: Volume, owner: str) -> Volume:

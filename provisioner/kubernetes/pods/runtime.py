@@ -129,6 +129,10 @@ class PodRuntime:
             self._log.info("kernel=%s waits reason=%s", kernel_id, why)
             self._waiting[kernel_id] = why
 
+    def serves(self, node: str) -> bool:
+        """Return whether a node is one of the cluster's: all are whose agents dial in."""
+        return bool(node)
+
     def waiting_reason(self, kernel_id: str) -> str | None:
         """Return what a start waits for, such as its image; None if it does not wait."""
         return self._waiting.get(kernel_id)

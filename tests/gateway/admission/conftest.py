@@ -295,7 +295,7 @@ async def a_place(
     for one in made if is_known else ():
         await one.refresh()
     remote = Nodes(made)
-    admission = Admission(own or NoLocalAgent(), clock, AdmissionSettings(**settings), remote=remote)
+    admission = Admission(own or NoLocalAgent(remote), clock, AdmissionSettings(**settings), remote=remote)
     await admission.start()
     await settle()
     try:

@@ -16,6 +16,7 @@ from jupyter_aliquot.gateway.config import Aliquot, configuration_page
 from jupyter_aliquot.gateway.containers.config import KernelContainers
 from jupyter_aliquot.gateway.containers.host_limits import HostLimits
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
+from jupyter_aliquot.gateway.containers.pods import KernelPods
 from jupyter_aliquot.gateway.culling.policy import Culling
 from jupyter_aliquot.gateway.extension import AliquotExtension
 from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders
@@ -36,6 +37,7 @@ CLASSES = (
     ImageCatalogue,
     HostLimits,
     KernelContainers,
+    KernelPods,
     Limits,
     SharedFolders,
     AliquotIdentityProvider,

@@ -1,0 +1,120 @@
+"""The settings of kernels that are pods of a Kubernetes cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from traitlets import Dict, Float, Int, List, TraitError, Unicode, validate
+from traitlets.config import Configurable
+
+from jupyter_aliquot.provisioner.errors import RequestError
+from jupyter_aliquot.provisioner.kubernetes.settings import Cluster, Owner, PodSettings, Volume
+
+_OWNER = ("api_version", "kind", "name", "uid")
+
+
+class KernelPods(Configurable):
+    """The pods of kernels, where `c.Aliquot.runtime` is kubernetes.
+
+    KUBECONFIG, or the gateway's own pod, names the cluster.
+    """
+
+    namespace = Unicode("default", help="Namespace of the kernels' pods.").tag(config=True)
+    relay_image = Unicode(
+        "", help="Image with Aliquot for the sidecar of each kernel's pod; its entrypoint is the sidecar."
+    ).tag(config=True)
+    relay_port = Int(8787, help="Port of that sidecar, which the gateway alone is to reach.").tag(config=True)
+    kernel_resource = Unicode(
+        "aliquot.dev/kernel", help="Resource of the node agents' device plugin; each kernel's pod requests one."
+    ).tag(config=True)
+    uid = Int(1000, help="User id of kernels whose image sets none; never 0.").tag(config=True)
+    gid = Int(100, help="Group id of kernels whose image sets none, and of their volumes.").tag(config=True)
+    volumes = List(
+        Dict(),
+        help="Volumes of the pods, as KubeSpawner has them; {username} becomes the owner's name in plain letters.",
+    ).tag(config=True)
+    volume_mounts = List(Dict(), help="Where the kernel has these volumes, as KubeSpawner has them.").tag(config=True)
+    image_pull_secrets = List(Unicode(), help="Names of the Secrets by which nodes pull images.").tag(config=True)
+    tolerations = List(Dict(), help="Taints of nodes that the pods tolerate, as Kubernetes has them.").tag(config=True)
+    owner = Dict(
+        help="The gateway's Deployment, with which the pods go: api_version, kind, name and uid; empty: they stay."
+    ).tag(config=True)
+    start_seconds = Float(600.0, help="How long a pod may take until its kernel runs.").tag(config=True)
+    grace_seconds = Int(30, help="How long a kernel may take to end when its pod is deleted.").tag(config=True)
+
+    def settings(self, gateway: str) -> PodSettings:
+        """Return the values of the pods of the gateway of this identity. Raises TraitError."""
+        return PodSettings(
+            self.cluster(gateway), self.uid, self.gid, self.mounted(), self.start_seconds, self.grace_seconds
+        )
+
+    def cluster(self, gateway: str) -> Cluster:
+        """Return the values of the cluster for the gateway of this identity. Raises TraitError."""
+        if not self.relay_image:
+            raise TraitError(
+                "c.KernelPods.relay_image: kernels as pods need an image with Aliquot for their sidecar, and none is "
+                "named. Set it, or c.Aliquot.runtime = 'local'"
+            )
+        owner = Owner(*(str(self.owner[name]) for name in _OWNER)) if self.owner else None
+        try:
+            return Cluster(
+                self.namespace,
+                gateway,
+                self.relay_image,
+                owner,
+                self.kernel_resource,
+                relay_port=self.relay_port,
+                image_pull_secrets=tuple(self.image_pull_secrets),
+                tolerations=tuple(self.tolerations),
+            )
+        except RequestError as error:
+            raise TraitError(f"c.KernelPods: {error}") from error
+
+    def mounted(self) -> tuple[Volume, ...]:
+        """Return the volumes with their mounts. Raises TraitError."""
+        sources = {str(one["name"]): {key: told for key, told in one.items() if key != "name"} for one in self.volumes}
+        for mount in self.volume_mounts:
+            if mount["name"] not in sources:
+                raise TraitError(
+                    f"c.KernelPods.volume_mounts: there is no volume {mount['name']!r}. Name it in c.KernelPods.volumes"
+                )
+        return tuple(
+            Volume(
+                str(mount["name"]),
+                sources[mount["name"]],
+                str(mount["mountPath"]),
+                bool(mount.get("readOnly")),
+                str(mount.get("subPath", "")),
+            )
+            for mount in self.volume_mounts
+        )
+
+    @validate("uid")
+    def _is_no_root(self, proposal: dict[str, Any]) -> int:
+        if proposal["value"] < 1:
+            raise TraitError(f"c.KernelPods.uid: {proposal['value']} is no user that kernels may run as. Use 1 or more")
+        return int(proposal["value"])
+
+    @validate("owner")
+    def _is_whole(self, proposal: dict[str, Any]) -> Mapping[str, Any]:
+        told: Mapping[str, Any] = proposal["value"]
+        if told and set(told) != set(_OWNER):
+            raise TraitError(f"c.KernelPods.owner: it has {sorted(told)}, and needs {', '.join(_OWNER)}")
+        return told
+
+    @validate("volumes")
+    def _have_names(self, proposal: dict[str, Any]) -> list[Any]:
+        for one in proposal["value"]:
+            if not isinstance(one.get("name"), str):
+                raise TraitError(f"c.KernelPods.volumes: {one!r:.80} has no name. Write {{'name': …, …}}")
+        return list(proposal["value"])
+
+    @validate("volume_mounts")
+    def _have_volumes(self, proposal: dict[str, Any]) -> list[Any]:
+        for one in proposal["value"]:
+            if not isinstance(one.get("name"), str) or not str(one.get("mountPath", "")).startswith("/"):
+                raise TraitError(
+                    f"c.KernelPods.volume_mounts: {one!r:.80} is no mount. Write {{'name': …, 'mountPath': '/…'}}"
+                )
+        return list(proposal["value"])
