@@ -208,3 +208,17 @@ def test_cells_on_two_nodes_take_gpu_memory_and_a_third_kernel_waits_for_one(the
     for kernel in (second, third):
         kernel.end()
     wait_until(lambda: not the_ring.double.store.list(PODS, "default")[0])
+
+
+def test_a_restarted_gateway_finds_its_kernel_by_its_pod(the_ring: Ring) -> None:
+    kernel = the_ring.server.start("box.gpu-0.25")
+    assert kernel.run("here = 42").status == "ok", the_ring.logs()
+    pod = the_ring.pod(kernel)["metadata"]["uid"]
+    kernel.reconnect()
+    the_ring.restart()
+
+    again = Kernel(the_ring.server, kernel.id)
+    assert again.run("print(here)").text == "42\n", the_ring.logs()
+    assert the_ring.pod(again)["metadata"]["uid"] == pod
+    assert again.on_node()["state"] != "queued"
+    again.end()
