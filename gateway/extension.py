@@ -32,7 +32,6 @@ from jupyter_aliquot.gateway.containers.host_limits import HostLimits
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
 from jupyter_aliquot.gateway.containers.planner import base_of
 from jupyter_aliquot.gateway.containers.pods import KernelPods
-from jupyter_aliquot.gateway.containers.runtimes import container_runtime
 from jupyter_aliquot.gateway.culling.policy import Culling
 from jupyter_aliquot.gateway.events.audit import Audit, tell_cordon, tell_invitation, tell_quotas
 from jupyter_aliquot.gateway.events.stream import KernelEvents
@@ -61,17 +60,14 @@ from jupyter_aliquot.gateway.node.launcher import agent_arguments, agent_starter
 from jupyter_aliquot.gateway.node.lent_numbers import LentNumbers
 from jupyter_aliquot.gateway.node.watcher import NodeWatch
 from jupyter_aliquot.gateway.nodes.cordons import Cordons
-from jupyter_aliquot.gateway.nodes.registry import RemoteNodes
-from jupyter_aliquot.gateway.nodes.remembered import RememberedNodes
-from jupyter_aliquot.gateway.nodes.serving import AgentsOfKernels, ServedNodes
+from jupyter_aliquot.gateway.nodes.serving import AgentsOfKernels
 from jupyter_aliquot.gateway.nodes.token_choice import choose_tokens
 from jupyter_aliquot.gateway.pages.administration import PAGE_HANDLERS
 from jupyter_aliquot.gateway.remote.jupyter import remote_replacements
 from jupyter_aliquot.gateway.remote.kernels import AliquotRemoteKernelManager
 from jupyter_aliquot.gateway.remote.proxy import remote_handlers
 from jupyter_aliquot.gateway.remote.token_guard import guard_token
-from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings, Agent
-from jupyter_aliquot.gateway.scheduling.agents.lanes import NoLocalAgent
+from jupyter_aliquot.gateway.scheduling.admission import Admission, AdmissionSettings
 from jupyter_aliquot.gateway.scheduling.dry_run_service import DryRunRules, DryRunService
 from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
 from jupyter_aliquot.gateway.scheduling.snapshot import BudgetCheck
@@ -94,12 +90,11 @@ from jupyter_aliquot.gateway.terminations.store import Endings
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_dir
 from jupyter_aliquot.provisioner.errors import AccountError, LimitError
 from jupyter_aliquot.provisioner.grants.agent_calls import greet
-from jupyter_aliquot.provisioner.kubernetes.kernel_pod import pod_attribute
-from jupyter_aliquot.provisioner.kubernetes.settings import PodSettings
 from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
 from jupyter_aliquot.provisioner.resources import GpuShare, Request
 
 from .config import Aliquot
+from .engines import make_engines
 from .local_mode import LocalParts, OwnKernels, make_parts
 from .remote_mode import GatewayKernels
 from .services import Services
@@ -236,26 +231,23 @@ class AliquotExtension(ExtensionApp):
         self._refuse_unknown_settings(server)
         # Read again if a setting is wrong, so that the error says which one.
         settings = self.configuration or Aliquot(parent=server)
-        clock, folder = SystemClock(), self._memory.folder
         runtime = RuntimeDir(Path(settings.runtime_dir)) if settings.runtime_dir else find_runtime_dir()
+        return self._gather(server, settings, runtime, SystemClock())
+
+    def _gather(self, server: ServerApp, settings: Aliquot, runtime: RuntimeDir, clock: SystemClock) -> Services:
         accounts = OwnerAccounts(settings.account_of) if settings.run_kernels_as == "owner" else None
         link = agent_link(settings, runtime, clock, self.log, partial(_uid_of, server, accounts))
         find_user = partial(_find_user, server)
         watch = _node_watch(settings, runtime, clock, self.log)
         limits = LimitGuard(Limits(parent=server), clock, lambda name: find_user(name).is_admin, self.log)
-        state = None if folder is None else folder.path
+        state = None if (folder := self._memory.folder) is None else folder.path
         quota_file = open_quota_file(settings.quota_path(), state, clock, self.log)
         audit = Audit(state, self.log, server.event_logger.handlers if server.event_logger else ())
         cordons = audited_cordons(audit, state, clock, self.log)
         tenures = Tenures(state and state / "tenures.json", clock, self.log)
-        identity, has_pods = "" if folder is None else folder.identity, settings.runtime == "kubernetes"
-        pods = KernelPods(parent=server).settings(identity) if has_pods else None
-        containers = container_runtime(server, pods, runtime, self.log)
-        nodes = remote_nodes(settings, state, clock, watch, self.log, pods)
-        served = ServedNodes(nodes, containers.serves)
-        own: Agent = link if containers.serves("") else NoLocalAgent(served)
         rules = admission_settings(find_user, settings, limits, quota_file, cordons, tenures, self._check_budget)
-        admission = Admission(own, clock, rules, self.log, served)
+        engines = make_engines(server, settings, runtime, folder, link, watch, clock, self.log)
+        admission = Admission(engines.own_agent, clock, rules, self.log, engines.served)
         return Services(
             server=server,
             settings=settings,
@@ -264,12 +256,10 @@ class AliquotExtension(ExtensionApp):
             memory=self._memory,
             runtime=runtime,
             link=link,
-            own_agent=own,
-            agents=AgentsOfKernels(link, nodes, lambda: admission.ledger),
-            containers=containers,
+            engines=engines,
+            agents=AgentsOfKernels(link, engines.nodes, lambda: admission.ledger),
             admission=admission,
             watch=watch,
-            nodes=nodes,
             cordons=cordons,
             tenures=tenures,
             audit=audit,
@@ -497,27 +487,6 @@ def agent_link(
 
 def _node_watch(settings: Aliquot, runtime: RuntimeDir, clock: SystemClock, log: logging.Logger) -> NodeWatch:
     return NodeWatch(partial(greet, runtime.path, "gateway status"), clock, settings.status_refresh_seconds, log)
-
-
-def remote_nodes(
-    settings: Aliquot,
-    state: Path | None,
-    clock: SystemClock,
-    watch: NodeWatch,
-    log: logging.Logger,
-    pods: PodSettings | None,
-) -> RemoteNodes:
-    """Return the nodes on other machines, with those of an earlier run of this gateway."""
-
-    def local_name() -> str:
-        status = watch.view().status
-        return "" if status is None else status.node
-
-    def pod_of(kernel_id: str) -> str:
-        return "" if pods is None else pod_attribute(pods.cluster, kernel_id)
-
-    remembered = RememberedNodes(state and state / "nodes.json", log)
-    return RemoteNodes(remembered, clock, settings.status_refresh_seconds, log, local_name, pod_of)
 
 
 def count_devices(services: Services) -> int:

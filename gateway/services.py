@@ -32,6 +32,7 @@ from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.runtime.base import Containers
 
 from .config import Aliquot
+from .engines import Engines
 
 
 @dataclass(frozen=True)
@@ -45,15 +46,11 @@ class Services:
     memory: GatewayMemory
     runtime: RuntimeDir
     link: AgentLink
-    # The agent of the gateway's own node, as admission asks it, and those of all kernels' nodes.
-    own_agent: Agent
+    engines: Engines
+    # The agents of all kernels' nodes.
     agents: AgentsOfKernels
-    # The runtime of kernels in containers or pods.
-    containers: Containers
     admission: Admission
     watch: NodeWatch
-    # Nodes on other machines, whose agents dial in.
-    nodes: RemoteNodes
     cordons: Cordons
     tenures: Tenures
     audit: Audit
@@ -68,6 +65,21 @@ class Services:
     labels: Callable[[], Mapping[str, str]]
     # Finds a user outside of their requests; see user_finder.
     find_user: Callable[[str], User]
+
+    @property
+    def containers(self) -> Containers:
+        """The runtime of kernels in containers or pods."""
+        return self.engines.containers
+
+    @property
+    def nodes(self) -> RemoteNodes:
+        """The nodes on other machines, whose agents dial in."""
+        return self.engines.nodes
+
+    @property
+    def own_agent(self) -> Agent:
+        """The agent of the gateway's own node, as admission asks it."""
+        return self.engines.own_agent
 
     @property
     def is_elsewhere(self) -> bool:

@@ -83,6 +83,17 @@ class SnapshotSource:
         announced = {} if self._own is None else self._own.culler.announced()
         return self._expected.filled(self._services.admission.snapshot(), announced)
 
+    def _problems_of_agent(self, node: NodeView, admission: AdmissionSnapshot) -> tuple[str, ...]:
+        """Return the problems of this machine's agent; none where it serves no kernel.
+
+        In gateway mode no kernel runs here, nor where kernels are pods.
+        """
+        if self._is_remote or self._services.is_elsewhere:
+            return ()
+        if node.status is None and admission.agent_message:
+            return (f"The node agent does not answer: {admission.agent_message}.",)
+        return node.problems
+
     def snapshot(self, who: User | None = None, kernel_id: str | None = None) -> StatusSnapshot:
         """Return the state of all parts now.
 
@@ -92,12 +103,11 @@ class SnapshotSource:
         """
         admission = self.admission()
         node = self._services.watch.view()
-        # In gateway mode no kernel runs here, and an agent of this machine would serve no kernel.
-        is_elsewhere = self._is_remote or self._services.is_elsewhere
-        problems = () if is_elsewhere else node.problems
-        if not is_elsewhere and node.status is None and admission.agent_message:
-            problems = (f"The node agent does not answer: {admission.agent_message}.",)
-        problems = (*problems, *self._services.link.differences, *self._problems_of_files(admission.ledger, who))
+        problems = (
+            *self._problems_of_agent(node, admission),
+            *self._services.link.differences,
+            *self._problems_of_files(admission.ledger, who),
+        )
         ours = () if self._own is None else self._own.listed(admission, who, kernel_id)
         if self._own is not None:
             problems = (*problems, *self._own.problems())

@@ -1,0 +1,84 @@
+"""The runtime of kernels that are no processes of ours, and the agents of the nodes that it serves."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import NamedTuple
+
+from jupyter_server.serverapp import ServerApp
+
+from jupyter_aliquot.gateway.base.clock import SystemClock
+from jupyter_aliquot.gateway.containers.pods import KernelPods
+from jupyter_aliquot.gateway.containers.runtimes import container_runtime
+from jupyter_aliquot.gateway.node.connection import AgentLink
+from jupyter_aliquot.gateway.node.watcher import NodeWatch
+from jupyter_aliquot.gateway.nodes.registry import RemoteNodes
+from jupyter_aliquot.gateway.nodes.remembered import RememberedNodes
+from jupyter_aliquot.gateway.nodes.serving import ServedNodes
+from jupyter_aliquot.gateway.scheduling.admission import Agent
+from jupyter_aliquot.gateway.scheduling.agents.lanes import NoLocalAgent
+from jupyter_aliquot.gateway.state.state_dir import GatewayFolder
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.kubernetes.kernel_pod import pod_attribute
+from jupyter_aliquot.provisioner.kubernetes.settings import PodSettings
+from jupyter_aliquot.provisioner.runtime.base import Containers
+
+from .config import Aliquot
+
+
+class Engines(NamedTuple):
+    """The runtime, and whom admission asks for GPUs.
+
+    ``served``: the nodes on other machines on which the runtime starts kernels.
+    """
+
+    containers: Containers
+    nodes: RemoteNodes
+    served: ServedNodes
+    own_agent: Agent
+
+
+def make_engines(
+    server: ServerApp,
+    settings: Aliquot,
+    runtime: RuntimeDir,
+    folder: GatewayFolder | None,
+    link: AgentLink,
+    watch: NodeWatch,
+    clock: SystemClock,
+    log: logging.Logger,
+) -> Engines:
+    """Return the runtime that the settings choose, and the agents of its nodes.
+
+    Raises:
+        traitlets.TraitError: a setting of pods is wrong.
+    """
+    identity, has_pods = "" if folder is None else folder.identity, settings.runtime == "kubernetes"
+    pods = KernelPods(parent=server).settings(identity) if has_pods else None
+    containers = container_runtime(server, pods, runtime, log)
+    nodes = _remote_nodes(settings, None if folder is None else folder.path, clock, watch, log, pods)
+    served = ServedNodes(nodes, containers.serves)
+    own: Agent = link if containers.serves("") else NoLocalAgent(served)
+    return Engines(containers, nodes, served, own)
+
+
+def _remote_nodes(
+    settings: Aliquot,
+    state: Path | None,
+    clock: SystemClock,
+    watch: NodeWatch,
+    log: logging.Logger,
+    pods: PodSettings | None,
+) -> RemoteNodes:
+    """Return the nodes on other machines, with those of an earlier run of this gateway."""
+
+    def local_name() -> str:
+        status = watch.view().status
+        return "" if status is None else status.node
+
+    def pod_of(kernel_id: str) -> str:
+        return "" if pods is None else pod_attribute(pods.cluster, kernel_id)
+
+    remembered = RememberedNodes(state and state / "nodes.json", log)
+    return RemoteNodes(remembered, clock, settings.status_refresh_seconds, log, local_name, pod_of)
