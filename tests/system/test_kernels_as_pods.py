@@ -31,7 +31,9 @@ from .conftest import Kernel, Server, start_server, wait_until
 
 PODS = RESOURCES["pods"]
 SIDECAR = ("python", "-m", "jupyter_aliquot.provisioner.kubernetes.tunnel.sidecar")
-IMAGES = {"relay:1": Image(SIDECAR), "box:1": Image()}
+# The image's Python is the tests' own.
+PYTHON_FIRST = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+IMAGES = {"relay:1": Image(SIDECAR), "box:1": Image(env=PYTHON_FIRST)}
 CONFIGURATION = """
 c.Aliquot.runtime = "kubernetes"
 c.Aliquot.start_agent = False
