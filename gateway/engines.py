@@ -28,7 +28,7 @@ from .config import Aliquot
 
 
 class Engines(NamedTuple):
-    """The runtime, and whom admission asks for GPUs.
+    """The runtime, and the agents that admission asks for GPUs.
 
     ``served``: the nodes on other machines on which the runtime starts kernels.
     """
