@@ -31,6 +31,7 @@ class TeamQuota(TypedDict):
     over_quota_weight: float
     reclaim_min_runtime_seconds: float
     may_be_ended: str
+    overcommit: float | None
     queued: int
     evicted: int
     gpus: list[ModelQuota]

@@ -6,6 +6,7 @@ A kernel is on one node: the node is chosen first, then its devices. It uses the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -44,10 +45,14 @@ class CapacityDevice:
 
 @dataclass(frozen=True)
 class Held:
-    """The parts that a running kernel holds, and its class."""
+    """The parts that a running kernel holds, and its class.
+
+    ``overcommit`` is the most times its memory that its team lets a device of it be reserved.
+    """
 
     parts: tuple[Part, ...]
     workload_class: WorkloadClass
+    overcommit: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,9 @@ class Capacity:
 
     ``nodes`` are in the order in which they are filled; the gateway's own has no name here. Where
     ``is_complete`` is False, a node exists of which nothing is known yet.
+
+    ``lowered`` has, for each device, the most times its memory that the teams of its kernels let it be
+    reserved; ``overcommit`` is that of the team of the kernel to place.
     """
 
     devices: tuple[CapacityDevice, ...] = ()
@@ -79,6 +87,12 @@ class Capacity:
     reserved: Mapping[str, Reserved] = field(default_factory=dict)
     closed: frozenset[str] = frozenset()
     is_complete: bool = True
+    lowered: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    overcommit: float = math.inf
+
+    def under(self, overcommit: float) -> Capacity:
+        """Return the capacity for a kernel of a team that overcommits devices so far at most."""
+        return self if overcommit == self.overcommit else replace(self, overcommit=overcommit)
 
     def states(self, workload_class: WorkloadClass) -> list[DeviceState]:
         """Return the devices, as far as a request of this class may reserve parts of them."""
@@ -147,14 +161,15 @@ class Capacity:
     def take(self, parts: Iterable[Part], workload_class: WorkloadClass) -> Capacity:
         """Return the capacity after these parts were reserved."""
         taken = tuple(parts)
-        amount, changed = sum(part.reserved_bytes for part in taken), self._changed(taken, workload_class, 1)
+        changed = self._changed(Held(taken, workload_class, self.overcommit), 1)
+        amount = sum(part.reserved_bytes for part in taken)
         if amount <= self.room_of(taken).largest_kernel_bytes:
             return changed
         return changed._with_room(taken, largest_kernel_bytes=amount)
 
     def give_back(self, held: Held) -> Capacity:
         """Return the capacity after these parts were released."""
-        return self._changed(held.parts, held.workload_class, -1)
+        return self._changed(held, -1)
 
     def set_aside(self, held: Held) -> Capacity:
         """Return the capacity with less host memory: the copy of a kernel that was swapped out takes it."""
@@ -173,6 +188,15 @@ class Capacity:
         """Return the capacity without a limit of host memory."""
         rooms = {name: replace(one, rule=replace(one.rule, host_bytes=None)) for name, one in self.nodes.items()}
         return replace(self, nodes=rooms)
+
+    @property
+    def is_lowered(self) -> bool:
+        """Tell whether a team lowers the overcommit of a device, or of the kernel to place."""
+        return bool(self.lowered) or self.overcommit != math.inf
+
+    def shared_freely(self) -> Capacity:
+        """Return the capacity as if no team lowered the overcommit."""
+        return replace(self, lowered={}, overcommit=math.inf)
 
     def emptied(self) -> Capacity:
         """Return the capacity of the empty nodes, without a limit of host memory. All of them are there."""
@@ -204,13 +228,17 @@ class Capacity:
             device.index,
             device.memory_bytes,
             self.reserved.get(device.uuid, Reserved()),
-            room.rule,
+            self._rule(room, device.uuid),
             workload_class.value,
             lost=device.is_lost,
             context_bytes=device.context_bytes,
         )
         is_closed = device.uuid in self.closed or room.is_away
         return replace(state, free_hundredths=0, free_bytes=0) if is_closed else state
+
+    def _rule(self, room: NodeRoom, uuid: str) -> Oversubscription:
+        most = min((self.overcommit, *self.lowered.get(uuid, ())))
+        return room.rule if most == math.inf else room.rule.lowered(uuid, most)
 
     def _host(self, node: str) -> HostRoom | None:
         """Return the host memory that reservations beyond the devices' memory count on."""
@@ -224,9 +252,17 @@ class Capacity:
         room = replace(self.nodes.get(node) or NodeRoom(), **changes)
         return replace(self, nodes={**self.nodes, node: room})
 
-    def _changed(self, parts: Iterable[Part], workload_class: WorkloadClass, sign: int) -> Capacity:
-        reserved = dict(self.reserved)
-        is_production = workload_class is WorkloadClass.PRODUCTION
-        for part in parts:
+    def _changed(self, held: Held, sign: int) -> Capacity:
+        reserved, lowered = dict(self.reserved), dict(self.lowered)
+        is_production = held.workload_class is WorkloadClass.PRODUCTION
+        for part in held.parts:
             reserved[part.uuid] = reserved.get(part.uuid, Reserved()).plus(part, is_production, sign)
-        return replace(self, reserved=reserved)
+            if held.overcommit == math.inf:
+                continue
+            ratios = list(lowered.get(part.uuid, ()))
+            if sign > 0:
+                ratios.append(held.overcommit)
+            elif held.overcommit in ratios:
+                ratios.remove(held.overcommit)
+            lowered[part.uuid] = tuple(ratios)
+        return replace(self, reserved=reserved, lowered=lowered)

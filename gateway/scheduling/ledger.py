@@ -5,6 +5,7 @@ Admission alone writes it. Readers get a frozen snapshot, which is replaced whol
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -307,7 +308,24 @@ class LedgerSnapshot:
             if not holding.is_confirmed and not holding.is_evicted:
                 held = held_of(holding.grant)
                 capacity = capacity.take(held.parts, held.workload_class)
-        return capacity
+        return replace(capacity, lowered=self._lowered())
+
+    def _lowered(self) -> Mapping[str, tuple[float, ...]]:
+        """Return the overcommit that the teams of each device's kernels allow there."""
+        found: dict[str, tuple[float, ...]] = {}
+        if self.quotas is None or not self.quotas.lowers_overcommit:
+            return found
+        for held in (self.held(one) for one in self.holdings.values() if not one.is_evicted):
+            for part in held.parts if held.overcommit != math.inf else ():
+                found[part.uuid] = (*found.get(part.uuid, ()), held.overcommit)
+        return found
+
+    def held(self, holding: Holding) -> Held:
+        """Return the parts of a grant, and how far its team lets their devices be overcommitted."""
+        held = held_of(holding.grant)
+        if self.quotas is None or not self.quotas.lowers_overcommit:
+            return held
+        return replace(held, overcommit=self.quotas.overcommit_of(holding.grant.owner, holding.requester.teams))
 
     def _room(self, node: Node) -> NodeRoom:
         # The planner keeps requests off a node that is the only one, and says so.
@@ -378,7 +396,7 @@ class LedgerSnapshot:
         if not kernel_ids:
             return ()
         found = (self.holdings.get(kernel_id) for kernel_id in sorted(kernel_ids))
-        return tuple(held_of(one.grant) for one in found if one is not None and not one.is_evicted)
+        return tuple(self.held(one) for one in found if one is not None and not one.is_evicted)
 
     @cached_property
     def unsettled(self) -> Mapping[str, Holding]:

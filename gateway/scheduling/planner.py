@@ -12,6 +12,7 @@ counts on its capacity. An evicted kernel returns to its devices.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -202,7 +203,7 @@ class Serving:
         elif not self._is_closed and self._reclaims(entry):
             self.blocked.append(entry)
         elif entry.deadline is not None and self._now >= entry.deadline:
-            why = lacking(self.capacity, entry.request, entry.held)
+            why = lacking(self.capacity.under(self.overcommit_of(entry)), entry.request, entry.held)
             self.refusals.append(Refuse(entry.kernel_id, self._waited_too_long(entry, why)))
         else:
             self._block(entry, placed)
@@ -301,20 +302,29 @@ class Serving:
         if entry.held is not None:
             self._refused.clear()  # a kernel that shrinks frees capacity
         self.capacity = self.capacity if entry.held is None else self.capacity.give_back(entry.held)
-        self.capacity = self.capacity.take(placed, _class_of(entry))
+        self._take(entry, placed)
         if self.quotas is not None:
             self.quotas = self.quotas.with_parts(entry.claimant, placed)
+
+    def _take(self, entry: Pending, parts: tuple[Part, ...]) -> None:
+        before = self.capacity
+        taken = before.under(self.overcommit_of(entry)).take(parts, _class_of(entry))
+        self.capacity = taken.under(before.overcommit)
+
+    def overcommit_of(self, entry: Pending) -> float:
+        """Return the most times its memory that the entry's team lets a device of it be reserved."""
+        return math.inf if self.quotas is None else self.quotas.overcommit_of(entry.claimant)
 
     def _replaces(self, entry: Pending) -> bool:
         """Count on the capacity of the kernels that it replaces, if that is what it lacks."""
         quotas = self._quotas_for(entry)
         if quotas is not None and quotas.shortage(entry.claimant) is not None:
             return False
-        left = _capacity_in_place(self.snapshot, self.capacity, entry)
+        left = _capacity_in_place(self.snapshot, self.capacity.under(self.overcommit_of(entry)), entry)
         if left is None:
             return False
         # The capacity that it waits for is not free yet, so that no other request can be placed there.
-        self.capacity, self._is_closed = left, True
+        self.capacity, self._is_closed = left.under(math.inf), True
         return True
 
     def _reclaims(self, entry: Pending) -> bool:
@@ -332,7 +342,7 @@ class Serving:
             self._irreclaimable.add(key)
             return False
         self.evictions += found.evictions
-        self.capacity = self.capacity.take(found.parts, _class_of(entry))
+        self._take(entry, found.parts)
         for held in found.set_aside:
             self.capacity = self.capacity.set_aside(held)
         if self.quotas is not None:
@@ -500,7 +510,7 @@ class _Reasons:
         self._served = served
         self._promised = frozenset(served.preempting)
         self._evicting = frozenset(one.wanted_by for one in served.evictions)
-        self._found: dict[tuple[Request, str, Held | None], WaitReason] = {}
+        self._found: dict[tuple[Request, str, Held | None, float], WaitReason] = {}
 
     def of(self, entry: Pending) -> WaitReason:
         if entry.kernel_id in self._served.kept_off:
@@ -513,9 +523,10 @@ class _Reasons:
             return team_quota(entry.request, self._served.shortages[entry.kernel_id].clause)
         if entry.returns_to is not None:
             return evicted(entry.request)
-        size = (entry.request, entry.request.residency, entry.held)
+        overcommit = self._served.overcommit_of(entry)
+        size = (entry.request, entry.request.residency, entry.held, overcommit)
         if size not in self._found:
-            self._found[size] = lacking(self._capacity, entry.request, entry.held)
+            self._found[size] = lacking(self._capacity.under(overcommit), entry.request, entry.held)
         return self._found[size]
 
 

@@ -35,6 +35,9 @@ class WaitCode(str, Enum):
     AGENT_UNAVAILABLE = "agent_unavailable"
 
 
+_DEVICE_LACKS = (WaitCode.GPU, WaitCode.GPU_MEMORY)
+
+
 @dataclass(frozen=True)
 class WaitReason:
     """The need of a request, the room that is free, and the limit.
@@ -78,7 +81,7 @@ class WaitReason:
             return f"The node agent does not answer: {self.detail}. The gateway tries again"
         if self.code is WaitCode.AGENT_REFUSED:
             return f"Needs {self._needed()}; the node agent has no room: {self.detail}"
-        return f"Needs {self._needed()}; {self._free()}"
+        return f"Needs {self._needed()}; {self._free()}{self.detail}"
 
     @property
     def clause(self) -> str:
@@ -184,6 +187,12 @@ def lacking(capacity: Capacity, request: Request, held: Held | None = None) -> W
     alone = capacity.place_alone(request, held)
     reason = _needs(_asked(code, request), alone if isinstance(alone, tuple) else (), held)
     reason = reason if isinstance(refusal, tuple) else replace(reason, host=refusal.host)
+    if (
+        capacity.is_lowered
+        and code in _DEVICE_LACKS
+        and isinstance(capacity.shared_freely().place(request, held), tuple)
+    ):
+        reason = replace(reason, detail="; a team's quota lets no more kernels share a GPU's memory")
     own = None if held is None else {part.uuid for part in held.parts}
     states = [
         state

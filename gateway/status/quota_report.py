@@ -67,6 +67,7 @@ def _team(found: TeamQuotas, admission: AdmissionSnapshot, team: Team, *, is_you
         "over_quota_weight": team.weight,
         "reclaim_min_runtime_seconds": team.reclaim_seconds,
         "may_be_ended": team.may_be_ended,
+        "overcommit": team.overcommit,
         "queued": len([one for one in waiting if one.returns_to is None]),
         "evicted": len([one for one in waiting if one.returns_to is not None]),
         "gpus": [_model(found, team, model) for model in found.quotas.models],

@@ -16,7 +16,7 @@ ORDERS_IN_FORCE = ("fifo", "drf")
 
 _FILE = ("organization", "queue", "defaults", "teams", "budgets")
 _QUEUE = ("order", "backfill")
-_POLICY = ("overQuotaWeight", "reclaimMinRuntime", "mayBeEnded", "borrowingPriority")
+_POLICY = ("overQuotaWeight", "reclaimMinRuntime", "mayBeEnded", "borrowingPriority", "overcommit")
 _MEMBERS = ("parent", "users", "groups", "formerNames")
 TEAM_KEYS = (*_MEMBERS, "nominalQuota", "borrowingLimit", "lendingLimit", *_POLICY)
 
@@ -84,6 +84,7 @@ def _team(default: Team, name: str, line: int, value: Value) -> Team:
         reclaim_seconds=policy.reclaim_seconds,
         may_be_ended=policy.may_be_ended,
         borrowers=policy.borrowers,
+        overcommit=policy.overcommit,
         former_names=found["formerNames"].texts() if "formerNames" in found else (),
     )
 
@@ -93,12 +94,14 @@ def _policy(default: Team, found: dict[str, Value]) -> Team:
     seconds = found["reclaimMinRuntime"].seconds() if "reclaimMinRuntime" in found else None
     ended = found["mayBeEnded"].choice(ENDED) if "mayBeEnded" in found else None
     borrowers = found["borrowingPriority"].choice(BORROWERS) if "borrowingPriority" in found else None
+    overcommit = found["overcommit"].number_from_one() if "overcommit" in found else None
     return Team(
         "",
         weight=default.weight if weight is None else weight,
         reclaim_seconds=default.reclaim_seconds if seconds is None else seconds,
         may_be_ended=ended or default.may_be_ended,
         borrowers=borrowers or default.borrowers,
+        overcommit=default.overcommit if overcommit is None else overcommit,
     )
 
 

@@ -6,6 +6,7 @@ lends what it does not use. Amounts are hundredths of a GPU.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -45,6 +46,8 @@ class Team:
         reclaim_seconds: How long a kernel that borrows runs at least before it is evicted.
         may_be_ended: Which of its borrowing kernels may be ended where they cannot be swapped out.
         borrowers: The priority of kernels that may borrow: any, or low alone.
+        overcommit: The most times its memory that a GPU is reserved while a kernel of the team has
+            a part of it; None: as the node agent has it.
         former_names: Names that it had, whose GPU time the accounting counts for it.
     """
 
@@ -60,6 +63,7 @@ class Team:
     reclaim_seconds: float = 0.0
     may_be_ended: str = "never"
     borrowers: str = "any"
+    overcommit: float | None = None
     former_names: tuple[str, ...] = ()
 
 
@@ -72,6 +76,16 @@ class Quotas:
     order: str = "fifo"
     is_backfilling: bool = True
     budgets: Budgets = NO_BUDGETS
+
+    @cached_property
+    def lowers_overcommit(self) -> bool:
+        """Tell whether a team's kernels share a GPU's memory less than the node agent lets them."""
+        return any(team.overcommit is not None for team in self.teams.values())
+
+    def overcommit_of(self, user: str, groups: Iterable[str] = ()) -> float:
+        """Return the most times its memory that a GPU with a kernel of this user is reserved."""
+        team = self.team_of(user, groups)
+        return math.inf if team is None or team.overcommit is None else team.overcommit
 
     @cached_property
     def present_names(self) -> Mapping[str, str]:

@@ -103,6 +103,13 @@ class Value:
         self.refuse("a number above 0, such as 2 or 0.5")
         return None
 
+    def number_from_one(self) -> float | None:
+        found = float(self._number() or "nan")
+        if 1 <= found < math.inf:
+            return found
+        self.refuse("a number from 1, such as 1 or 1.5")
+        return None
+
     def seconds(self) -> float | None:
         """Return a duration such as ``90s``, ``10m`` or ``2h``."""
         match = _DURATION.fullmatch(self.node.value.strip()) if isinstance(self.node, yaml.ScalarNode) else None

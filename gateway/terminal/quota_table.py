@@ -21,8 +21,19 @@ def quota_table(report: Report) -> RenderableType:
     if not report["teams"]:
         text = "no team of yours has a quota" if report["order"] else "this gateway has no quota file"
         return Group(*_notes(report), Text(text))
-    columns = ("team", "model", "quota", "held", "borrowed", "free to take", "queued", "evicted", "weight")
-    table = plain_table(*columns, drop_first=("weight", "evicted", "model"))
+    columns = (
+        "team",
+        "model",
+        "quota",
+        "held",
+        "borrowed",
+        "free to take",
+        "queued",
+        "evicted",
+        "weight",
+        "overcommit",
+    )
+    table = plain_table(*columns, drop_first=("weight", "overcommit", "evicted", "model"))
     for team in report["teams"]:
         name = f"{printable(team['name'])}{' (yours)' if team['is_yours'] else ''}"
         for place, gpus in enumerate(team["gpus"]):
@@ -35,6 +46,7 @@ def quota_table(report: Report) -> RenderableType:
                 str(team["queued"]) if first else "",
                 str(team["evicted"]) if first else "",
                 f"{team['over_quota_weight']:g}" if first else "",
+                f"{team['overcommit']:g}" if first and team["overcommit"] else "",
             )
     return Group(*_notes(report), table)
 

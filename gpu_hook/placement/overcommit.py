@@ -8,7 +8,7 @@ ceilings.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .placement import WHOLE, DeviceState, Part
 
@@ -35,6 +35,10 @@ class Oversubscription:
     def ratio(self, workload_class: str, uuid: str = "") -> float:
         ratio = self.production if workload_class == "production" else self.opportunistic
         return min(ratio, self.ceilings.get(uuid, ratio))
+
+    def lowered(self, uuid: str, most: float) -> Oversubscription:
+        """Return the limits with a lower ceiling of one device."""
+        return replace(self, ceilings={**self.ceilings, uuid: min(most, self.ceilings.get(uuid, most))})
 
     def most_of(self, uuid: str) -> float:
         """Return the largest ratio of a device, whatever the class."""

@@ -146,6 +146,7 @@ _QUOTA: dict[str, Any] = {
             "over_quota_weight": 1.0,
             "reclaim_min_runtime_seconds": 0.0,
             "may_be_ended": "none",
+            "overcommit": None,
             "queued": 1,
             "evicted": 0,
             "gpus": [_MODEL],

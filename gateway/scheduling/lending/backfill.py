@@ -35,6 +35,8 @@ def is_harmless(
     Kernels of other programs are not known one by one: a device that has such is not passed on.
     """
     rule = capacity.room_of(parts).rule
+    if rule.most > 1 and snapshot.quotas is not None and snapshot.quotas.lowers_overcommit:
+        return False  # who joins a device decides how far it is shared
     if rule.most > 1 and rule.host_bytes is not None:
         return False  # all devices share the host's memory for copies
     for part in parts:

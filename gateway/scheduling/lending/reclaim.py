@@ -97,14 +97,15 @@ def _choose(
         if is_for_quota and not _may_be_taken(quotas, claimant, holding):
             continue
         chosen.append((holding, is_for_quota))
-        capacity, quotas = _without(capacity, quotas, [holding])
+        capacity, quotas = _without(state, capacity, quotas, [holding])
         if (parts := _parts(capacity, quotas, claimant)) is not None:
             break
     else:
         return None
     for one in list(chosen):
         rest = [each for each in chosen if each is not one]
-        fewer = _parts(*_without(state.capacity, state.quotas, [holding for holding, _ in rest]), claimant)
+        left = _without(state, state.capacity, state.quotas, [holding for holding, _ in rest])
+        fewer = _parts(*left, claimant)
         if fewer is not None and not one[0].is_leaving:
             chosen, parts = rest, fewer
     return chosen, parts
@@ -195,11 +196,11 @@ def _may_be_taken(quotas: TeamQuotas | None, claimant: Claimant, holding: Holdin
 
 
 def _without(
-    capacity: Capacity, quotas: TeamQuotas | None, holdings: Iterable[Holding]
+    state: State, capacity: Capacity, quotas: TeamQuotas | None, holdings: Iterable[Holding]
 ) -> tuple[Capacity, TeamQuotas | None]:
     gone = list(holdings)
     for holding in gone:
-        held = held_of(holding.grant)
+        held = state.snapshot.held(holding)
         capacity = capacity.give_back(held)
         if not holding.stays_because:  # it is swapped out: its copy takes host memory
             capacity = capacity.set_aside(held)

@@ -113,6 +113,10 @@ class TeamQuotas:
         team = self.quotas.team_of(owner, groups)
         return ROOT if team is None else team.name
 
+    def overcommit_of(self, claimant: Claimant) -> float:
+        """Return the most times its memory that the claimant's team lets a device of it be reserved."""
+        return self.quotas.overcommit_of(claimant.owner, claimant.groups)
+
     def uses_of(self, holding: Holding) -> list[Use]:
         """Return what a grant counts for its team: nothing while it is evicted."""
         if holding.is_evicted:
@@ -193,6 +197,7 @@ class TeamQuotas:
         It lacks quota where its team may not take so much of any model, whatever is free.
         """
         refusal: Refusal | None = None
+        capacity = capacity.under(self.overcommit_of(claimant))
         for model in self.models_for(claimant):
             if self._lacks(claimant, model):
                 continue

@@ -22,6 +22,7 @@ queue:
   backfill: false
 defaults:
   reclaimMinRuntime: 5m
+  overcommit: 2
 teams:
   research:
     nominalQuota: 2
@@ -36,6 +37,7 @@ teams:
     reclaimMinRuntime: 90s
     mayBeEnded: low
     borrowingPriority: low
+    overcommit: 1.5
 """
 
 
@@ -49,7 +51,7 @@ def test_a_file_is_read_whole() -> None:
     quotas = read_quotas(GOOD, "aliquot.yaml")
     vision = quotas.teams["vision"]
     assert (quotas.organization, quotas.order, quotas.is_backfilling) == ("Example University", "drf", False)
-    assert (vision.line, vision.parent, vision.users, vision.groups) == (10, "research", ("alice", "bob"), ("vision",))
+    assert (vision.line, vision.parent, vision.users, vision.groups) == (11, "research", ("alice", "bob"), ("vision",))
     assert (dict(vision.nominal), dict(vision.borrowing or {}), dict(vision.lending or {})) == (
         {"": 150},
         {"": 50},
@@ -57,6 +59,7 @@ def test_a_file_is_read_whole() -> None:
     )
     assert (vision.weight, vision.reclaim_seconds, vision.may_be_ended, vision.borrowers) == (3, 90, "low", "low")
     assert quotas.teams["research"].reclaim_seconds == 300
+    assert (vision.overcommit, quotas.teams["research"].overcommit) == (1.5, 2)
 
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "organization: Lab\n", "queue: {order: drf}\n"])
@@ -94,6 +97,7 @@ def test_a_file_without_teams_is_refused_unless_it_says_so(text: str) -> None:
         ("teams:\n  a: {}\n  b: {}\n  a: {}\n", "aliquot.yaml:4: teams.a stands in line 2 already."),
         ("teams:\n  a: {reclaimMinRuntime: soon}\n", "Use a duration such as 90s, 10m or 2h"),
         ("teams:\n  a: {overQuotaWeight: 0}\n", "Use a number above 0"),
+        ("teams:\n  a: {overcommit: 0.5}\n", "Use a number from 1, such as 1 or 1.5"),
         ("teams:\n  a: {overQuotaWeight: 1_0}\n", "Use a number above 0"),
         ("teams:\n  a: {nominalQuota: 1e999999}\n", "Use a number of GPUs from 0 to 9999"),
         ("teams:\n  a: {nominalQuota: 1_0}\n", "Use a number of GPUs from 0 to 9999"),
