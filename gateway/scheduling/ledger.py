@@ -249,6 +249,8 @@ class LedgerSnapshot:
     cordons: Mapping[str, Cordon] = field(default_factory=lambda: MappingProxyType({}))
     busy: frozenset[str] = frozenset()
     is_complete: bool = True
+    # What teams had over their quotas before, as parts of the GPUs.
+    usage: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -437,16 +439,19 @@ class Others:
 class Ledger:
     """The current snapshot, which one method changes.
 
-    ``quotas`` returns the teams' quotas that are in force at a commit, ``cordon_of`` that of a node.
+    ``quotas`` returns the teams' quotas that are in force at a commit, ``cordon_of`` that of a node,
+    ``usage`` what teams had over their quotas before.
     """
 
     def __init__(
         self,
         quotas: Callable[[], Quotas | None] = lambda: None,
         cordon_of: Callable[[str], Cordon | None] = lambda node: None,
+        usage: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         self._quotas = quotas
         self._cordon_of = cordon_of
+        self._usage = usage
         self._current = LedgerSnapshot(quotas=quotas())
         self._others = Others()
         self._told: frozenset[str] = frozenset()  # kernels that leave or have left, as the agent last said
@@ -501,6 +506,7 @@ class Ledger:
             cordons=MappingProxyType(cordons),
             busy=others.busy,
             is_complete=others.is_complete,
+            usage=self._usage(),
         )
 
     def _told_by(

@@ -78,6 +78,8 @@ class AdmissionSettings:
 
     caps: GpuCaps = field(default_factory=GpuCaps)
     quotas: Callable[[], Quotas | None] = lambda: None
+    # Returns what teams had over their quotas before, as parts of the GPUs.
+    usage: Callable[[], Mapping[str, float]] = dict
     # Returns what an earlier gateway knew of a kernel's grant; None for nothing.
     tenure_of: Callable[[str], Tenure | None] = lambda kernel_id: None
     # Returns the cordon of a node; None for one that is not cordoned.

@@ -1,9 +1,7 @@
-"""The tenures of this gateway's grants, in a file that outlives it."""
+"""The tenures of this gateway's grants, and their teams' use over quota, in files that outlive it."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import logging
 import math
 from collections.abc import Mapping
@@ -14,23 +12,22 @@ from typing import Any
 from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
 from jupyter_aliquot.gateway.scheduling.lending.tenure import Tenure, tenure_of
-from jupyter_aliquot.gpu_hook.base.files import replace_file
 
-# What waits for the disk is written once for all changes within this time.
-_GATHER_SECONDS = 0.2
+from .kept_file import KeptFile
+from .team_usage import TeamUsage
 
 
 class Tenures:
     """The file. ``path`` None: a restart forgets them, and kernels count as granted when they were requested."""
 
     def __init__(self, path: Path | None, clock: Clock, log: logging.Logger) -> None:
-        self._path = path
-        self._clock = clock
-        self._log = log
+        # Not durable: kernels do not outlive a power cut.
+        self._file = KeptFile(path, "tenures", clock, log)
+        self.team_usage = TeamUsage(path and path.with_name("team-usage.json"), clock, log)
         self._offset = clock.wall() - clock.now()
-        self._found = self._read()
+        nothing: dict[str, Tenure] = {}
+        self._found = self._file.read(_tenures, nothing)
         self._noted: Mapping[str, Tenure] = self._found
-        self._saving: asyncio.Task[None] | None = None
 
     def of(self, kernel_id: str) -> Tenure | None:
         """Return what an earlier gateway knew of a kernel's grant."""
@@ -38,42 +35,21 @@ class Tenures:
 
     def note(self, ledger: LedgerSnapshot) -> None:
         """Note the grants. Called after each cycle of admission."""
+        self.team_usage.note(ledger)
         noted = {kernel_id: tenure_of(holding, self._offset) for kernel_id, holding in ledger.holdings.items()}
-        if self._path is None or noted == self._noted:
+        if not self._file.is_kept or noted == self._noted:
             return
         self._noted = noted
-        if self._saving is None or self._saving.done():
-            self._saving = asyncio.get_running_loop().create_task(self._save(self._path), name="aliquot-tenures")
+        self._file.write({"version": 1, "grants": {kernel_id: asdict(one) for kernel_id, one in noted.items()}})
 
     async def flush(self) -> None:
         """Wait until all is on disk."""
-        if self._saving is not None:
-            await asyncio.shield(self._saving)
+        await self._file.flush()
+        await self.team_usage.flush()
 
-    async def _save(self, path: Path) -> None:
-        written: Mapping[str, Tenure] | None = None
-        while written is not self._noted:
-            await self._clock.sleep(_GATHER_SECONDS)
-            written = self._noted
-            grants = {kernel_id: asdict(one) for kernel_id, one in written.items()}
-            try:
-                # Not durable: kernels do not outlive a power cut.
-                text = json.dumps({"version": 1, "grants": grants})
-                await asyncio.to_thread(replace_file, path, text, is_durable=False)
-            except OSError as error:
-                self._log.error("tenures=not_saved path=%s reason=%s", path, error)
 
-    def _read(self) -> dict[str, Tenure]:
-        if self._path is None:
-            return {}
-        try:
-            told = json.loads(self._path.read_bytes())["grants"]
-            return {str(kernel_id): _tenure(one) for kernel_id, one in told.items()}
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-            self._log.error("tenures=unreadable path=%s reason=%r", self._path, error)
-            return {}
+def _tenures(record: Mapping[str, Any]) -> dict[str, Tenure]:
+    return {str(kernel_id): _tenure(one) for kernel_id, one in record["grants"].items()}
 
 
 def _tenure(record: Mapping[str, Any]) -> Tenure:

@@ -23,6 +23,7 @@ _NAMES = MappingProxyType(
         "borrowers": "borrowingPriority",
         "is_backfilling": "queue.backfill",
         "order": "queue.order",
+        "usage_half_life": "queue.usageHalfLife",
     }
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from types import MappingProxyType
 
+from jupyter_aliquot.gateway.planning.hierarchy import faults
 from jupyter_aliquot.provisioner.errors import RequestError
 
 from .budgets import NO_BUDGETS, read_budgets
@@ -15,7 +16,7 @@ from .yaml_nodes import Problem, Problems, Value, read_yaml
 ORDERS_IN_FORCE = ("fifo", "drf")
 
 _FILE = ("organization", "queue", "defaults", "teams", "budgets")
-_QUEUE = ("order", "backfill")
+_QUEUE = ("order", "backfill", "usageHalfLife")
 _POLICY = ("overQuotaWeight", "reclaimMinRuntime", "mayBeEnded", "borrowingPriority", "overcommit")
 _MEMBERS = ("parent", "users", "groups", "formerNames")
 TEAM_KEYS = (*_MEMBERS, "nominalQuota", "borrowingLimit", "lendingLimit", *_POLICY)
@@ -59,13 +60,16 @@ def _read(document: Value) -> Quotas:
             "that stops for another; `aliquot simulate` has it"
         )
     backfill = queue["backfill"].truth() if "backfill" in queue else None
+    half_life = queue["usageHalfLife"].seconds() if "usageHalfLife" in queue else None
     default = _policy(Team(""), top["defaults"].fields(_POLICY)) if "defaults" in top else Team("")
     teams = {}
     for name, line, value in top["teams"].entries() if "teams" in top else ():
         teams[name] = _team(default, name, line, value)
     is_backfilling = True if backfill is None else backfill
     budgets = read_budgets(top["budgets"], teams) if "budgets" in top else NO_BUDGETS
-    return Quotas(organization or "", MappingProxyType(teams), order or "fifo", is_backfilling, budgets)
+    return Quotas(
+        organization or "", MappingProxyType(teams), order or "fifo", is_backfilling, half_life or None, budgets
+    )
 
 
 def _team(default: Team, name: str, line: int, value: Value) -> Team:
@@ -125,21 +129,13 @@ def _check(quotas: Quotas, problems: Problems) -> None:
 
 
 def _check_parents(quotas: Quotas, problems: Problems) -> None:
-    for team in quotas.teams.values():
-        if team.parent and team.parent not in quotas.teams:
-            problems.add(
-                team.line,
-                f"teams.{team.name} has the parent {team.parent!r}, which is no team. Add it, or remove parent",
-            )
-            continue
-        seen, above = [team.name], team.parent
-        while above in quotas.teams and above not in seen:
-            seen.append(above)
-            above = quotas.teams[above].parent
-        # Each team of a cycle comes by here; the first one in the file tells of it.
-        if above == team.name and team.line == min(quotas.teams[name].line for name in seen):
-            way = " → ".join([*seen, above])
-            problems.add(team.line, f"teams.{team.name} is its own parent: {way}. Remove one of these parents")
+    for fault in faults({team.name: team.parent for team in quotas.teams.values()}):
+        if fault.cycle:
+            way = " → ".join(fault.cycle)
+            told = f"teams.{fault.name} is its own parent: {way}. Remove one of these parents"
+        else:
+            told = f"teams.{fault.name} has the parent {fault.parent!r}, which is no team. Add it, or remove parent"
+        problems.add(quotas.teams[fault.name].line, told)
 
 
 def _check_members(quotas: Quotas, problems: Problems) -> None:

@@ -9,13 +9,17 @@ Amounts are hundredths of a GPU, by GPU model.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from jupyter_aliquot.gateway.planning.hierarchy import TOP
+from jupyter_aliquot.gateway.planning.surplus import surplus_parts
 
 from .values import Amounts, Quotas, Team
 
 # The organization, above all teams.
-ROOT = ""
+ROOT = TOP
 
 
 @dataclass(frozen=True)
@@ -29,11 +33,15 @@ class Use:
 
 @dataclass(frozen=True)
 class TeamTree:
-    """The quotas, the GPUs that there are by model, and what each team's own kernels hold."""
+    """The quotas, the GPUs that there are by model, and what each team's own kernels hold.
+
+    ``usage`` is what teams had over quota before, as a part of the GPUs (``planning.surplus``).
+    """
 
     quotas: Quotas
     gpus: Amounts
     own: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    usage: Mapping[str, float] = field(default_factory=dict)
     # The quotas that were computed, by team and model. They depend on the file and the GPUs alone.
     _known: dict[tuple[str, str], int] = field(default_factory=dict, compare=False, repr=False)
     _most: dict[tuple[str, str], int] = field(default_factory=dict, compare=False, repr=False)
@@ -48,7 +56,7 @@ class TeamTree:
             own[key] = own.get(key, 0) + sign * use.hundredths
             for above in self._way(use.team):
                 used.pop((above, use.model), None)
-        return TeamTree(self.quotas, self.gpus, own, self._known, self._most, used)
+        return replace(self, own=own, _used=used)
 
     def nominal(self, team: str, model: str) -> int:
         """Return the team's own nominal quota; of the organization, what no team is owed."""
@@ -99,25 +107,32 @@ class TeamTree:
     def most(self, team: str, model: str) -> int:
         """Return the most that the team could ever hold, while all others hold nothing."""
         if (team, model) not in self._most:
-            empty = TeamTree(self.quotas, self.gpus, {}, self._known, self._most)
+            empty = replace(self, own={}, _used={})
             self._most[team, model] = empty.available(team, model)
         return self._most[team, model]
 
-    def dominant_share(self, team: str) -> float:
-        """Return the team's largest part of a model's GPUs beyond its quota, by its weight.
+    def over_quota(self, team: str) -> float:
+        """Return the team's largest part of a model's GPUs beyond its quota."""
+        return max(
+            (self.borrowed(team, one) / max(1, self.gpus.get(one, 0)) for one in self.quotas.models), default=0.0
+        )
 
-        Of teams that all borrow, the one with the least is served next. Source: Ghodsi et al.,
-        "Dominant Resource Fairness", NSDI 2011, over GPU models.
+    def surplus_parts(self, teams: Iterable[str]) -> dict[str, float]:
+        """Return the part of what no team uses that each of these teams may have: by weight and past use."""
+        return surplus_parts({team: self._weight(team) for team in teams}, self.usage)
+
+    def dominant_share(self, team: str, parts: Mapping[str, float]) -> float:
+        """Return what the team borrows of a model's GPUs at most, by its part of ``surplus_parts``.
+
+        Of teams that all borrow, the one with the least is served next, and one without a part last.
+        Source: Ghodsi et al., "Dominant Resource Fairness", NSDI 2011, over GPU models.
         """
-        weight = self.quotas.teams[team].weight if team in self.quotas.teams else 1.0
-        shares = (self.borrowed(team, model) / max(1, self.gpus.get(model, 0)) for model in self.quotas.models)
-        return max(shares, default=0.0) / weight
+        return self.over_quota(team) / parts[team] if parts[team] else math.inf
 
     def used_share(self, team: str) -> float:
         """Return the team's largest part of a model's GPUs, by its weight."""
-        weight = self.quotas.teams[team].weight if team in self.quotas.teams else 1.0
-        models = self.quotas.models
-        return max((self.used(team, one) / max(1, self.gpus.get(one, 0)) for one in models), default=0.0) / weight
+        parts = (self.used(team, one) / max(1, self.gpus.get(one, 0)) for one in self.quotas.models)
+        return max(parts, default=0.0) / self._weight(team)
 
     def may_reclaim(self, team: str, victim: str, model: str, more: int) -> bool:
         """Return whether so much more for the team may be taken from a team that borrows.
@@ -125,20 +140,19 @@ class TeamTree:
         Below the nearest team above both, the one side has to stay within its quota, and each team
         of the other side has to borrow.
         """
-        mine, theirs = self._way(team), self._way(victim)
-        common = next((one for one in mine if one in theirs), ROOT)
-        if common in (team, victim):
+        mine, theirs = self.quotas.hierarchy.apart(team, victim)
+        if not mine or not theirs:
             return False  # a team takes nothing from those above and below it
-        my_side = mine[mine.index(common) - 1]
-        if self.used(my_side, model) + more > self.quota(my_side, model):
+        if self.used(mine[-1], model) + more > self.quota(mine[-1], model):
             return False
-        return all(self.borrowed(one, model) > 0 for one in theirs[: theirs.index(common)])
+        return all(self.borrowed(one, model) > 0 for one in theirs)
+
+    def _weight(self, team: str) -> float:
+        return self.quotas.teams[team].weight if team in self.quotas.teams else 1.0
 
     def _way(self, team: str) -> list[str]:
         """Return the team, those above it, and the organization."""
-        if team not in self.quotas.teams:
-            return [team, ROOT] if team != ROOT else [ROOT]
-        return [*(one.name for one in self.quotas.ancestors(team)), ROOT]
+        return [*self.quotas.hierarchy.way(team), ROOT]
 
     def _lends(self, team: str, model: str) -> int:
         """Return what the team lends of its quota at most."""

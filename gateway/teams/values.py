@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
+from jupyter_aliquot.gateway.planning.hierarchy import Hierarchy
+
 from .budgets import NO_BUDGETS, Budgets
 
 # The only model of a file whose quotas name none: all GPUs count alike.
@@ -69,12 +71,16 @@ class Team:
 
 @dataclass(frozen=True)
 class Quotas:
-    """The whole file: the organization, its teams in the file's order, the queue and the budgets."""
+    """The whole file: the organization, its teams in the file's order, the queue and the budgets.
+
+    ``usage_half_life``: seconds after which half of a team's use over quota is forgotten; None: at once.
+    """
 
     organization: str = ""
     teams: Mapping[str, Team] = field(default_factory=lambda: MappingProxyType({}))
     order: str = "fifo"
     is_backfilling: bool = True
+    usage_half_life: float | None = None
     budgets: Budgets = NO_BUDGETS
 
     @cached_property
@@ -122,16 +128,14 @@ class Quotas:
         grouped = next((team for team in self.teams.values() if not of.isdisjoint(team.groups)), None) if of else None
         return grouped or self._of_everyone_else
 
+    @cached_property
+    def hierarchy(self) -> Hierarchy:
+        """The tree of the teams' names. Raises HierarchyError if they are none, which reading a file finds."""
+        return Hierarchy({team.name: team.parent for team in self.teams.values()})
+
     def children(self, name: str) -> tuple[Team, ...]:
         """Return the teams directly below this one; of the empty name, below the organization."""
-        return self._below.get(name, ())
-
-    @cached_property
-    def _below(self) -> Mapping[str, tuple[Team, ...]]:
-        found: dict[str, tuple[Team, ...]] = {}
-        for team in self.teams.values():
-            found[team.parent] = (*found.get(team.parent, ()), team)
-        return found
+        return tuple(self.teams[one] for one in self.hierarchy.children(name))
 
     @cached_property
     def _of_users(self) -> Mapping[str, Team]:
@@ -143,8 +147,4 @@ class Quotas:
 
     def ancestors(self, name: str) -> tuple[Team, ...]:
         """Return the team and those above it, from below."""
-        found: list[Team] = []
-        while name:
-            found.append(self.teams[name])
-            name = self.teams[name].parent
-        return tuple(found)
+        return tuple(self.teams[one] for one in self.hierarchy.way(name))

@@ -124,6 +124,7 @@ INTERNAL = {
     "ContainerNotVisible": "the gateway logs it",
     "DialError": "the agent logs it, and dials again",
     "DoubtError": "recovery counts a kernel as in doubt",
+    "HierarchyError": "becomes PlanningError; a quota file is checked before",
     "InvisiblePeerError": "the agent refuses the connection",
     "JournalError": "the agent's log",
     "LedgerError": "the agent's log",

@@ -90,13 +90,3 @@ class Rules:
             value = getattr(self, name)
             if math.isnan(value) or value < 0:
                 raise PlanningError(f"Rules.{name} is {value}, and has to be 0 or more")
-
-
-def decayed_usage(usage: float, seconds: float, half_life: float) -> float:
-    """Return what is left of a usage after so many seconds: half of it after one half-life.
-
-    Add only what a team holds over its quota: then use within quota is never punished.
-    """
-    if seconds < 0:
-        raise PlanningError(f"The usage was measured {-seconds:g} s in the future. Take now for its time")
-    return usage * math.pow(0.5, seconds / half_life)

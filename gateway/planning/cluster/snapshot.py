@@ -85,7 +85,7 @@ class Team:
         quotas: GPU model to quota; a model that is missing counts for ``ANY_MODEL``.
         weight: of its share in what is over all quotas; 0: none of it.
         priority: teams of a higher one get their share of the surplus first.
-        usage: its decayed use over quota, as a part of the cluster (see ``decayed_usage``).
+        usage: its decayed use over quota, as a part of the cluster (see ``surplus.decayed``).
         reclaim_min_runtime: seconds that its work runs before other teams reclaim from it; None: as
             the parent.
         preempt_min_runtime: seconds that its work runs before its own team preempts it.

@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from jupyter_aliquot.gateway.planning.hierarchy import TOP, Fault, Hierarchy, HierarchyError
 from jupyter_aliquot.gateway.planning.jobs import DEVICE
+from jupyter_aliquot.gateway.planning.surplus import surplus_parts
 
 from .rules import PlanningError
 from .snapshot import ANY_MODEL, Quota, Team
@@ -27,10 +29,14 @@ class TeamTree:
                 raise PlanningError(f"The team {team.name!r} occurs twice. Give each team a name of its own")
             _check(team)
             self.teams[team.name] = team
-        self.children: dict[str | None, list[Team]] = {}
-        for team in sorted(self.teams.values(), key=lambda one: (one.order, one.name)):
-            self.children.setdefault(team.parent or None, []).append(team)
-        self.paths = {name: self._path(name) for name in self.teams}
+        try:
+            self.hierarchy = Hierarchy({team.name: team.parent for team in self.teams.values()})
+        except HierarchyError as error:
+            raise _no_tree(error.fault) from error
+        self.paths = self.hierarchy.ways
+        # Those of None are at the top, which has no team.
+        self.children: dict[str | None, list[Team]] = {None: self._below(TOP)}
+        self.children |= {name: below for name in self.paths if name != TOP and (below := self._below(name))}
         # The models that have a quota of their own.
         self.models = {model for team in self.teams.values() for model in team.quotas} | {ANY_MODEL}
 
@@ -44,10 +50,9 @@ class TeamTree:
 
     def min_runtime(self, victim: str, other: str) -> float:
         """Return the seconds for which the work of *victim* is safe from the other team."""
-        above = set(self.paths[other])
-        found: Sequence[str] = [name for name in reversed(self.paths[victim]) if name not in above]
-        shared = [name for name in self.paths[victim] if name in above]
-        for name in [*found[:1], *shared]:
+        found, _ = self.hierarchy.apart(victim, other)
+        shared = self.paths[victim][len(found) :]
+        for name in (*found[-1:], *shared):
             runtime = self.teams[name].reclaim_min_runtime
             if runtime is not None:
                 return runtime
@@ -58,16 +63,18 @@ class TeamTree:
         found = (self.teams[name].preempt_min_runtime for name in self.paths[team])
         return next((one for one in found if one is not None), 0.0)
 
-    def _path(self, name: str) -> tuple[str, ...]:
-        path = [name]
-        while parent := self.teams[path[-1]].parent:
-            if parent not in self.teams:
-                raise PlanningError(f"The parent {parent!r} of the team {path[-1]!r} is no team. Add it, or remove it")
-            if parent in path:
-                cycle = " → ".join([*path[path.index(parent) :], parent])
-                raise PlanningError(f"The teams are a cycle: {cycle}. Give one of them another parent, or none")
-            path.append(parent)
-        return tuple(path)
+    def _below(self, name: str) -> list[Team]:
+        if name == TOP and name in self.teams:
+            return [self.teams[name]]
+        below = (self.teams[one] for one in self.hierarchy.children(name))
+        return sorted(below, key=lambda one: (one.order, one.name))
+
+
+def _no_tree(fault: Fault) -> PlanningError:
+    if fault.cycle:
+        way = " → ".join(fault.cycle)
+        return PlanningError(f"The teams are a cycle: {way}. Give one of them another parent, or none")
+    return PlanningError(f"The parent {fault.parent!r} of the team {fault.name!r} is no team. Add it, or remove it")
 
 
 def _check(team: Team) -> None:
@@ -124,12 +131,12 @@ def _surplus(teams: Sequence[Team], left: int, shares: dict[str, int], wanted: M
     while again and left > 0:
         again = False
         hungry = [team for team in teams if wanted.get(team.name, 0) > shares[team.name]]
-        total = sum(team.weight for team in hungry)
+        usage = {team.name: team.usage for team in hungry}
+        parts = surplus_parts({team.name: team.weight for team in hungry}, usage, factor)
         rests = {}
         given = 0
         for team in hungry:
-            weight = team.weight / total
-            part = max(0.0, weight + factor * (weight - team.usage)) * left
+            part = parts[team.name] * left
             more = wanted[team.name] - shares[team.name]
             if more <= part:
                 give, again = more, again or more < part

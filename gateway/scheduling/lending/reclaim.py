@@ -136,10 +136,12 @@ def _candidates(state: State, claimant: Claimant, since: float) -> list[Candidat
         for holding in state.snapshot.holdings.values()
         if holding not in backfilled and _can_leave(state, holding) and _has_run(state, quotas, holding)
     ]
-    others = [one for one in others if quotas.team_of(one.grant.owner, one.requester.teams) != team]
+    teams = {one.grant.kernel_id: quotas.team_of(one.grant.owner, one.requester.teams) for one in others}
+    others = [one for one in others if teams[one.grant.kernel_id] != team]
+    parts = quotas.tree.surplus_parts(dict.fromkeys(teams.values()))
 
     def order(one: Holding) -> tuple[bool, bool, bool, float, float, str]:
-        share = quotas.tree.dominant_share(quotas.team_of(one.grant.owner, one.requester.teams))
+        share = quotas.tree.dominant_share(teams[one.grant.kernel_id], parts)
         is_normal = one.grant.request.workload_class is WorkloadClass.PRODUCTION
         rank = (not one.is_leaving, bool(one.stays_because), is_normal)
         return *rank, -share, -one.granted_at, one.grant.kernel_id

@@ -6,7 +6,7 @@ Pure. The arithmetic is in ``teams.tree``; this module counts kernels and device
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -94,7 +94,7 @@ class TeamQuotas:
             if not device.is_lost:
                 there = round(WHOLE * rule.most_of(device.uuid))
                 gpus[models[device.uuid]] = gpus.get(models[device.uuid], 0) + there
-        found = TeamQuotas(TeamTree(quotas, gpus), models)
+        found = TeamQuotas(TeamTree(quotas, gpus, usage=snapshot.usage), models)
         held = (*snapshot.holdings.values(), *snapshot.ending.values())
         uses = [use for holding in held for use in found.uses_of(holding)]
         return replace(found, tree=found.tree.plus(uses))
@@ -261,16 +261,18 @@ def ranked(quotas: TeamQuotas, claimants: Sequence[Claimant]) -> list[int]:
     """Return the order in which to serve these requests, as their places in the sequence.
 
     Requests within their team's quota come first, as they arrived. Then the team goes next that
-    borrows the least for its weight. With the order ``drf`` that holds for all requests.
+    borrows the least for its weight, and for what it borrowed before. With the order ``drf`` the
+    weight counts for all requests.
     """
     order, tree = list[int](), quotas
     heads: dict[str, deque[int]] = {}
     for place, claimant in enumerate(claimants):
         heads.setdefault(quotas.team_of(claimant.owner, claimant.groups), deque()).append(place)
+    parts = quotas.tree.surplus_parts(heads)
     known: dict[str, tuple[bool, float, int]] = {}
     while heads:
         for team in heads.keys() - known.keys():
-            known[team] = _urgency(tree, team, claimants[heads[team][0]], heads[team][0])
+            known[team] = _urgency(tree, team, claimants[heads[team][0]], heads[team][0], parts)
         chosen = min(heads, key=known.__getitem__)
         place = heads[chosen].popleft()
         if not heads[chosen]:
@@ -283,10 +285,12 @@ def ranked(quotas: TeamQuotas, claimants: Sequence[Claimant]) -> list[int]:
     return order
 
 
-def _urgency(quotas: TeamQuotas, team: str, claimant: Claimant, place: int) -> tuple[bool, float, int]:
+def _urgency(
+    quotas: TeamQuotas, team: str, claimant: Claimant, place: int, parts: Mapping[str, float]
+) -> tuple[bool, float, int]:
     is_borrowing = quotas.is_borrowing(claimant)
     is_shared = is_borrowing or quotas.quotas.order == "drf"
-    share = quotas.tree.dominant_share(team) if is_borrowing else 0.0
+    share = quotas.tree.dominant_share(team, parts) if is_borrowing else 0.0
     if quotas.quotas.order == "drf" and not is_borrowing:
         share = quotas.tree.used_share(team)
     return is_borrowing, share if is_shared else 0.0, place

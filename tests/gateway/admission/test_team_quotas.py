@@ -172,6 +172,20 @@ def test_teams_that_borrow_are_served_by_their_weights() -> None:
 # ---- backfill
 
 
+def test_of_teams_that_borrow_the_one_that_borrowed_less_before_is_served_first() -> None:
+    text = f"queue: {{usageHalfLife: 24h}}\n{TWO.replace('nominalQuota: 1', 'nominalQuota: 0')}"
+    waiting = [asks("x", "ann", 100), asks("y", "bob", 100)]
+    node = a_node(1, text)
+    assert admitted(plan(node, waiting, 1.0)) == ["x"]
+    assert admitted(plan(replace(node, usage={"a": 0.2}), waiting, 1.0)) == ["x"], "neither borrows anything yet"
+    borrows = runs(runs(a_node(3, text), "k1", "ann", 100), "k2", "bob", 100)
+    assert admitted(plan(borrows, waiting, 1.0)) == ["x"]
+    assert admitted(plan(replace(borrows, usage={"a": 0.2}), waiting, 1.0)) == ["y"]
+    owed = [asks("x", "ann", 100), asks("y", "bob", 100)]
+    within = replace(a_node(1, TWO), usage={"a": 5.0})
+    assert admitted(plan(within, owed, 1.0)) == ["x"], "use within quota is not held against a team"
+
+
 def test_a_request_passes_one_that_waits_where_it_cannot_delay_it() -> None:
     held = runs(runs(a_node(text=""), "k1", "ann", 90), "k2", "bob", 90)
     held = replace(held, node=replace(held.node, evicted=None))

@@ -9,7 +9,7 @@ import pytest
 
 from jupyter_aliquot.gateway.planning.cluster.decisions import Cause, Kind, Move, Plan, Withdrawal
 from jupyter_aliquot.gateway.planning.cluster.planner import plan
-from jupyter_aliquot.gateway.planning.cluster.rules import NodeOrder, Order, PlanningError, Rules, decayed_usage
+from jupyter_aliquot.gateway.planning.cluster.rules import NodeOrder, Order, PlanningError, Rules
 from jupyter_aliquot.gateway.planning.cluster.snapshot import (
     ClusterNode,
     Locality,
@@ -20,6 +20,7 @@ from jupyter_aliquot.gateway.planning.cluster.snapshot import (
     Snapshot,
     Team,
 )
+from jupyter_aliquot.gateway.planning.surplus import decayed
 
 ALICE = Team("alice", quotas={"": Quota(2000)})
 BOB = Team("bob", quotas={"": Quota(2000)})
@@ -186,9 +187,10 @@ def test_each_choice_of_nodes_places_all_that_fits(order: NodeOrder) -> None:
 
 
 def test_usage_halves_after_a_half_life() -> None:
-    assert decayed_usage(8.0, 20.0, 10.0) == pytest.approx(2.0)
-    with pytest.raises(PlanningError, match="in the future"):
-        decayed_usage(8.0, -1.0, 10.0)
+    assert decayed(0.8, 20.0, 10.0) == pytest.approx(0.2)
+    assert decayed(0.8, -1.0, 10.0) == 0.8, "a clock that went back"
+    assert decayed(0.0, 10.0, 10.0, held=0.5) == pytest.approx(0.25)
+    assert decayed(0.5, 12345.0, 10.0, held=0.5) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_aliquot.gateway.scheduling.ledger import Holding, KernelRef, LedgerSnapshot
+from jupyter_aliquot.gateway.scheduling.ledger import Device, Holding, KernelRef, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.lending.tenure import Tenure, resumed
+from jupyter_aliquot.gateway.scheduling.resize import quota_of
+from jupyter_aliquot.gateway.state.team_usage import TeamUsage
 from jupyter_aliquot.gateway.state.tenures import Tenures
-from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request, WorkloadClass
+from jupyter_aliquot.gateway.teams.reading import read_quotas
+from jupyter_aliquot.gpu_hook.placement.placement import Part
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request, WorkloadClass
 
 LOG = logging.getLogger(__name__)
 
@@ -22,12 +26,13 @@ class Clock:
 
     def __init__(self, now: float = 100.0) -> None:
         self._now = now
+        self.at = 1000.0
 
     def now(self) -> float:
         return self._now
 
     def wall(self) -> float:
-        return 1000.0
+        return self.at
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(0)
@@ -96,3 +101,30 @@ def test_no_moment_of_a_grant_is_later_than_now_after_the_clock_was_set_back(ten
     saved_by_a_fast_clock = replace(holding("small"), since=4500.0)
     found = resumed(saved_by_a_fast_clock, tenure, clock.now(), clock.wall() - clock.now())
     assert (found.queued_at, found.granted_at) == (100.0, 100.0)
+
+
+def test_a_restarted_gateway_knows_what_teams_borrowed(tmp_path: Path) -> None:
+    quotas = read_quotas("queue: {usageHalfLife: 1h}\nteams:\n  a: {users: [ann]}\n", "aliquot.yaml")
+    nothing = (GpuShare(0), Bytes(0))
+    node = Node(
+        "node", "stub", (Device("GPU-0", 0, "Stub", Bytes(8), *nothing), Device("GPU-1", 1, "Stub", Bytes(8), *nothing))
+    )
+    grant = replace(holding("k").grant, quotas=(quota_of(Part("GPU-0", 0, 100, 8)),))
+    held = LedgerSnapshot(node=node, holdings={"k": replace(holding("k"), grant=grant)}, quotas=quotas)
+
+    async def run() -> None:
+        clock = Clock()
+        before = TeamUsage(tmp_path / "usage.json", clock, LOG)
+        before.note(held)
+        clock.at += 3600.0
+        assert before.now() == {"a": pytest.approx(0.25)}, "half of the GPUs, for one half-life"
+        await before.flush()
+        after = TeamUsage(tmp_path / "usage.json", clock, LOG)
+        assert after.now() == {}, "until it has seen the file's half-life"
+        after.note(replace(held, holdings={}))
+        assert after.now() == {"a": pytest.approx(0.25)}
+        clock.at += 3600.0
+        assert after.now() == {"a": pytest.approx(0.125)}
+        await after.flush()
+
+    asyncio.run(run())
