@@ -167,7 +167,7 @@ class OwnKernels:
             self._services.labels,
         )
         try:
-            await self._recovery.run(boot_id())
+            await self._recovery.run("" if self._services.is_elsewhere else boot_id())
         except Exception:
             # Running kernels are not lost by it. A server that did not start would help no user.
             log.exception("recovery=failed; kernels of the last run are left as they are")

@@ -62,7 +62,10 @@ class Ending:
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """A runtime's findings about a process that ended. Without any, it is gone, unobserved."""
+    """A runtime's findings about a process that ended. Without any, it is gone, unobserved.
+
+    ``lost``: how its place on a machine was taken from it, in words.
+    """
 
     exit_code: int | None = None
     signal: int | None = None
@@ -71,6 +74,7 @@ class ProcessEnd:
     is_orphaned: bool = False
     is_unreachable: bool = False
     is_out_of_memory: bool = False
+    lost: str = ""
     memory_used: Bytes | None = None
     memory_limit: Bytes | None = None
 
@@ -190,10 +194,16 @@ def node_lost(why: str, now: float) -> Ending:
 
     ``why`` is such as "its machine was restarted at 12:03".
     """
-    return Ending(EndingCode.NODE_LOST, f"the kernel is lost: {why}", now)
+    return Ending(EndingCode.NODE_LOST, _lost_text(why), now)
+
+
+def _lost_text(why: str) -> str:
+    return f"the kernel is lost: {why}"
 
 
 def _by_itself(end: ProcessEnd) -> tuple[EndingCode, str]:
+    if end.lost:
+        return EndingCode.NODE_LOST, _lost_text(end.lost)
     if end.is_out_of_memory:
         return EndingCode.OOM, f"the kernel {_memory(end)}, and was ended for it"
     if end.is_orphaned:

@@ -272,13 +272,15 @@ class ManagedKernel(ServerKernelManager):
         return None if self.container_runtime is None else self.container_runtime.waiting_reason(self.kernel_id)
 
     def withdraw(self) -> bool:
-        """Give up waiting for a grant, and return whether it waited.
+        """Give up waiting for a grant, or for a pod, and return whether it waited.
 
         Its start then fails with WithdrawnError.
         """
         if self.admission is not None and self.admission.withdraw(self.kernel_id):
             return True
-        return isinstance(self.provisioner, AliquotProvisioner) and self.provisioner.withdraw()
+        if isinstance(self.provisioner, AliquotProvisioner) and self.provisioner.withdraw():
+            return True
+        return self.container_runtime is not None and self.container_runtime.withdraw(self.kernel_id)
 
     def start_failure(self) -> BaseException | None:
         """Return the error of the last start; None when it did not fail, or is under way."""

@@ -71,7 +71,9 @@ class ProcessFinder:
         except EngineError as error:
             level = logging.ERROR if inside else logging.INFO
             self._log.log(level, "containers=unknown kernels=%d left as they are reason=%s", len(inside), error)
-            return found
+            # A record without a relay may be of a pod, whose relay went with another machine.
+            unseen = inside if self._containers.serves("") else inside | {record.kernel_id for record in records}
+            return found | {kernel_id: FoundProcesses(is_unknown=True) for kernel_id in unseen - set(found)}
         for kernel_id in inside | set(boxes):
             if kernel_id not in found:
                 found[kernel_id] = await self._of_container(ours.get(kernel_id), boxes.get(kernel_id))
@@ -157,8 +159,8 @@ class ProcessFinder:
         if box is None or self._containers is None:
             return FoundProcesses(relay)
         found = FoundProcesses(relay, had_process=True, container=box.process)
-        if box.is_running and relay is None:  # it is gone with the machine of an earlier gateway
-            found = replace(found, relay=await self._containers.revive(box))
+        if box.is_running and not found.has_relay:  # it is gone with an earlier gateway's machine or container
+            found = replace(found, relay=await self._containers.revive(box) or relay)
         if box.is_running:
             return replace(found, process=box.process)
         return replace(found, end=await self._containers.ending(box.process))

@@ -87,7 +87,8 @@ def plan_recovery(
     """Return a decision for each kernel.
 
     Kernels with a record come first, the oldest first, then those without one. A kernel about which
-    the decision fails keeps none of the others: *undecided* gets it with the error.
+    the decision fails keeps none of the others: *undecided* gets it with the error. *boot_id* is empty
+    where kernels run on other machines: a start of this one ends none.
     """
     noted = {record.kernel_id: record for record in records}
     ids = [*noted, *(kernel_id for kernel_id in found if kernel_id not in noted)]
@@ -119,7 +120,7 @@ def _decide(kernel_id: str, record: KernelRecord | None, found: FoundProcesses, 
 def _is_to_begin(record: KernelRecord, found: FoundProcesses, boot_id: str) -> bool:
     """Return True if the kernel can start from scratch: it had not run before the restart."""
     if record.state is KernelState.RESTARTING:
-        return record.boot_id == boot_id
+        return boot_id in ("", record.boot_id)
     return record.state is KernelState.PENDING and not found.had_process
 
 
@@ -127,7 +128,7 @@ def _ending(
     record: KernelRecord | None, found: FoundProcesses, asked: Asked | None, boot_id: str, now: float
 ) -> Ending:
     ran_under = found.relay.boot_id if found.relay is not None else record.boot_id if record is not None else boot_id
-    if asked is None and ran_under != boot_id:
+    if asked is None and boot_id not in ("", ran_under):
         return node_lost("its machine was restarted", now)
     if asked is None and found.end is None and found.process is not None:
         return Ending(

@@ -511,7 +511,7 @@ def _run_locked(settings: AgentSettings, driver: Driver, libraries: Libraries, m
     if driver.kind == "softgpu":
         prepare(state, settings.runtime)  # stays open until this process ends
         remove_abandoned(state)
-        driver_env = softgpu_environment(state, settings.softgpu.within(machine_memory_bytes()))
+        driver_env = softgpu_environment(state, settings.softgpu.within(machine_memory_bytes()), settings.node)
         os.environ.update(driver_env)  # the library in this process reads it
     driver = libraries.driver(driver)
     may_be_shut_down = settings.exit_when_idle_seconds is not None

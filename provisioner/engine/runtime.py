@@ -107,6 +107,10 @@ class ContainerRuntime:
         """Return what a start waits for, such as its image; None if it does not wait."""
         return self._waiting.get(kernel_id)
 
+    def withdraw(self, kernel_id: str) -> bool:
+        """Give up nothing: a fetch of an image goes on, for other kernels, too."""
+        return False
+
     async def _spec(self, launch: Launch, plan: ContainerPlan) -> ContainerSpec:
         kernel_id = launch.spec.kernel_id
         is_rootless = os.geteuid() != 0 and (await self._engine.facts()).is_rootless

@@ -157,9 +157,7 @@ class ClusterClient:
             while (event := await reader.events.get()) is not None:
                 if isinstance(event, ClusterError):
                     raise event
-                if event["type"] == "ERROR":
-                    raise _error_of(event["object"], None)
-                yield event
+                yield _checked(event)
         finally:
             reader.stop()
 
@@ -268,6 +266,16 @@ class _WatchReader(threading.Thread):
     def _tell(self, event: Object | ClusterError | None) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self.events.put_nowait, event)
+
+
+def _checked(event: Any) -> Object:
+    """Return an event of a watch. Raises ClusterError for one that tells an error, or is none."""
+    is_whole = isinstance(event, dict) and isinstance(event.get("type"), str) and isinstance(event.get("object"), dict)
+    if not is_whole:
+        raise ClusterError(502, "Unreadable", f"A watch of the Kubernetes API told what is no event: {event!r:.120}")
+    if event["type"] == "ERROR":
+        raise _error_of(event["object"], None)
+    return dict(event)
 
 
 def _refusal(response: Any) -> ClusterError:

@@ -133,9 +133,9 @@ def _eviction(status: Object) -> str | None:
     told = _condition(status, "DisruptionTarget")
     if told is not None and told.get("status") == "True":
         why = _EVICTIONS.get(told.get("reason", ""), told.get("reason", ""))
-        return f"The cluster evicted the kernel: {why} ({told.get('message', '')})"
+        return f"the cluster evicted it: {why} ({told.get('message', '')})"
     if status.get("reason") == "Evicted":
-        return f"The node evicted the kernel: {status.get('message', '')}"
+        return f"its node evicted it: {status.get('message', '')}"
     return None
 
 

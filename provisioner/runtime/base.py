@@ -95,6 +95,9 @@ class Containers(Runtime, Protocol):
     def waiting_reason(self, kernel_id: str) -> str | None:
         """Return what a start waits for, such as its image; None if it does not wait."""
 
+    def withdraw(self, kernel_id: str) -> bool:
+        """Give up a start that waits, and return whether one did; ``create`` then raises WithdrawnError."""
+
     async def ensure_relay_host(self, runtime: RuntimeDir) -> None:
         """Make sure that the relay host runs, if the configuration says where. Raises LaunchError, EngineError."""
 

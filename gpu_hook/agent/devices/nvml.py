@@ -149,10 +149,11 @@ class NvmlSource:
         return {int(s.pid): s.smUtil / 100 * covered for s in samples if 0 < s.smUtil <= 100}, covered
 
 
-def softgpu_environment(state: os.PathLike[str], settings: SoftGpuSettings) -> dict[str, str]:
+def softgpu_environment(state: os.PathLike[str], settings: SoftGpuSettings, node: str = "") -> dict[str, str]:
     """Return the variables that configure the software GPU.
 
-    The agent and its kernels need the same.
+    The agent and its kernels need the same. Nodes with names of their own have other GPUs, also on one
+    machine.
     """
     knobs: Mapping[str, int | float | None] = {
         "DEVICES": settings.devices,
@@ -161,6 +162,8 @@ def softgpu_environment(state: os.PathLike[str], settings: SoftGpuSettings) -> d
         "LINK_GBPS": settings.link_gbps,
     }
     chosen = {f"ALIQUOT_SOFTGPU_{name}": f"{value:.15g}" for name, value in knobs.items() if value is not None}
+    if node:
+        chosen["ALIQUOT_SOFTGPU_NODE"] = node
     if context := os.environ.get(_CONTEXT):  # a kernel in a container has none of the agent's environment
         chosen[_CONTEXT] = context
     return {"ALIQUOT_SOFTGPU_STATE": os.fspath(state), **chosen}

@@ -29,17 +29,26 @@ uint64_t machine_now(void)
     return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
-/* "aliquot", a zero, four bytes of the node's identity, the index: evidently ours, stable across
- * restarts. */
-static void name_device(uint8_t uuid[16], unsigned index)
+/* The name that the agent gave the node, else the machine's. */
+static void identify_node(char *identity, size_t bytes, const struct settings *settings)
 {
-    char identity[256] = "";
-    uint32_t hash = 2166136261u;
+    memset(identity, 0, bytes);
+    if (settings->node) {
+        snprintf(identity, bytes, "%s", settings->node);
+        return;
+    }
     int descriptor = open("/etc/machine-id", O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0 || read(descriptor, identity, sizeof identity - 1) <= 0)
-        gethostname(identity, sizeof identity - 1);
+    if (descriptor < 0 || read(descriptor, identity, bytes - 1) <= 0)
+        gethostname(identity, bytes - 1);
     if (descriptor >= 0)
         close(descriptor);
+}
+
+/* "aliquot", a zero, four bytes of the node's identity, the index: evidently ours, stable across
+ * restarts. */
+static void name_device(uint8_t uuid[16], unsigned index, const char *identity)
+{
+    uint32_t hash = 2166136261u;
     for (const char *c = identity; *c; c++)
         hash = (hash ^ (uint8_t)*c) * 16777619u;
     memcpy(uuid, "aliquot\0", 8);
@@ -52,6 +61,8 @@ static void name_device(uint8_t uuid[16], unsigned index)
 static int build_machine(struct machine *machine, const struct settings *settings)
 {
     pthread_mutexattr_t attributes;
+    char identity[256];
+    identify_node(identity, sizeof identity, settings);
     memset(machine, 0, sizeof *machine);
     machine->version = MACHINE_VERSION;
     machine->bytes = sizeof *machine;
@@ -64,7 +75,7 @@ static int build_machine(struct machine *machine, const struct settings *setting
     machine->switch_nanoseconds = settings->switch_nanoseconds;
     machine->teardown_nanoseconds = settings->teardown_nanoseconds;
     for (unsigned i = 0; i < machine->device_count; i++)
-        name_device(machine->devices[i].uuid, i);
+        name_device(machine->devices[i].uuid, i, identity);
     pthread_mutexattr_init(&attributes);
     pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
     pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);

@@ -95,6 +95,13 @@ static int read_context(struct settings *settings, char *problem, size_t problem
     return read_number(&context, &settings->context_bytes, problem, problem_bytes);
 }
 
+/* NULL for a variable that is empty or not there. */
+static const char *text_of(const char *name)
+{
+    const char *text = getenv(name);
+    return text && *text ? text : NULL;
+}
+
 int settings_read(struct settings *settings, char *problem, size_t problem_bytes)
 {
     static const struct number devices = {PREFIX "DEVICES", "a number of devices", 1, 1, MACHINE_DEVICES, 0};
@@ -155,8 +162,7 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
     settings->faults = getenv(PREFIX "FAULTS");
     settings->hold = getenv(PREFIX "HOLD");
     settings->log = getenv(PREFIX "LOG");
-    settings->cgroup = getenv(PREFIX "CGROUP");
-    if (settings->cgroup && *settings->cgroup == '\0')
-        settings->cgroup = NULL;
+    settings->cgroup = text_of(PREFIX "CGROUP");
+    settings->node = text_of(PREFIX "NODE");
     return 0;
 }

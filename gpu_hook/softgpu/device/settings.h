@@ -27,6 +27,7 @@ struct settings {
     const char *hold; /* a file: calls with the fault `hold` wait while it exists */
     const char *log;
     const char *cgroup; /* NULL: the process's own */
+    const char *node; /* that the devices' UUIDs are made of; NULL: the machine */
 };
 
 /* 0, or -1 with a sentence in `problem`. */

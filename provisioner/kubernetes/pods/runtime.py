@@ -20,7 +20,14 @@ from kubernetes.client import Configuration
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits
-from jupyter_aliquot.provisioner.errors import EngineError, LaunchError, RelayError, StateError
+from jupyter_aliquot.provisioner.errors import (
+    EngineError,
+    LaunchError,
+    RelayError,
+    RelayRefusedError,
+    StateError,
+    WithdrawnError,
+)
 from jupyter_aliquot.provisioner.kubernetes.adoption import FoundKernel, find_kernels
 from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient, ClusterError, Object, find_configuration
 from jupyter_aliquot.provisioner.kubernetes.kernel_pod import kernel_pod_name
@@ -29,7 +36,12 @@ from jupyter_aliquot.provisioner.kubernetes.states import PodPhase, PodState, po
 from jupyter_aliquot.provisioner.kubernetes.tunnel.gateway import KernelTunnel
 from jupyter_aliquot.provisioner.kubernetes.tunnel.keys import make_keys, read_keys
 from jupyter_aliquot.provisioner.relay.client.control import ensure_relay_host, start_relay
-from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
+from jupyter_aliquot.provisioner.relay.wire.files import (
+    RelayRecord,
+    RelayRequest,
+    UnreadableRecordError,
+    read_relay_record,
+)
 from jupyter_aliquot.provisioner.resources import KernelProcess
 from jupyter_aliquot.provisioner.runtime.base import FoundContainer, Launch, exit_status
 from jupyter_aliquot.provisioner.runtime.stdio import PipeEnds
@@ -40,7 +52,7 @@ from .store import PodStore, relay_request
 
 _LOOK_SECONDS = 5.0
 _REMEMBERED_ENDS = 1000
-_DELETED = "the pod of the kernel was deleted by another program than the gateway"
+_DELETED = "its pod was deleted by another program than the gateway"
 _OVER = (PodPhase.ENDED, PodPhase.EVICTED)
 
 
@@ -64,11 +76,36 @@ class PodRuntime:
         self._ends: dict[str, ProcessEnd] = {}  # by container
         self._signals: dict[str, int] = {}  # sent to end a container
         self._waiting: dict[str, str] = {}  # by kernel: why its start waits
+        self._starts: dict[str, asyncio.Future[KernelProcess]] = {}  # by kernel
+        self._withdrawn: set[asyncio.Future[KernelProcess]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     # ---- the start
 
     async def create(self, launch: Launch) -> KernelProcess:
+        kernel_id = launch.spec.kernel_id
+        starting = self._starts[kernel_id] = asyncio.ensure_future(self._create(launch))
+        try:
+            return await starting
+        except asyncio.CancelledError:
+            if starting not in self._withdrawn:
+                raise
+            raise WithdrawnError("the kernel was ended while the cluster had not started its pod") from None
+        finally:
+            self._withdrawn.discard(starting)
+            if self._starts.get(kernel_id) is starting:
+                del self._starts[kernel_id]
+
+    def withdraw(self, kernel_id: str) -> bool:
+        """Give up a start, whose pod is then deleted; return whether it was under way."""
+        starting = self._starts.get(kernel_id)
+        if starting is None or starting.done():
+            return False
+        self._withdrawn.add(starting)
+        starting.cancel()
+        return True
+
+    async def _create(self, launch: Launch) -> KernelProcess:
         plan, grant, relay = launch.container, launch.grant, launch.relay
         kernel_id = launch.spec.kernel_id
         if plan is None:
@@ -214,7 +251,8 @@ class PodRuntime:
     async def find(self, labels: Mapping[str, str] | None = None) -> tuple[FoundContainer, ...]:
         """Return the pods of this gateway's kernels that run or have ended. Raises EngineError.
 
-        Pods that were only starting are left out: their kernels are started again.
+        Pods that were only starting are left out: their kernels are started again. While the API is away
+        or busy the answer waits: a gateway that cannot see its pods knows no kernel.
         """
         pods = await self._store().list()
         found = find_kernels(pods, self._settings.cluster.gateway)
@@ -241,17 +279,31 @@ class PodRuntime:
         return FoundContainer(process, pod["metadata"]["labels"], True)
 
     async def revive(self, found: FoundContainer) -> RelayRecord | None:
-        """Start a relay for a kernel whose relay is gone with the gateway's machine; None if that fails."""
+        """Start a relay for a kernel whose relay ended with its container or machine; None if that fails."""
         name, uid = _of(found.process)
         try:
-            pods = {pod["metadata"]["uid"]: pod for pod in await self._store().list()}
+            pod = await self._store().read(name, uid)
+            if pod is None:
+                return None
             keys = read_keys(await self._store().secret(name))
-            request = relay_request(pods[uid], keys.connection_key)
+            request = relay_request(pod, keys.connection_key)
             await ensure_relay_host(self._runtime)
-            return await start_relay(self._runtime, request)
-        except (EngineError, RelayError, StateError, KeyError) as error:
+            return await self._start_relay(request)
+        except (EngineError, RelayError, StateError) as error:
             self._log.error("kernel=%s relay=not_revived reason=%s", found.process.kernel_id, error)
             return None
+
+    async def _start_relay(self, request: RelayRequest) -> RelayRecord:
+        try:
+            return await start_relay(self._runtime, request)
+        except RelayRefusedError as error:
+            if error.code != "exists":
+                raise
+        # The host took it over meanwhile: it had seen that the kernel answers.
+        try:
+            return await asyncio.to_thread(read_relay_record, self._runtime.relay(request.kernel_id))
+        except (OSError, UnreadableRecordError) as error:
+            raise RelayError(f"The relay of kernel {request.kernel_id} has no readable record: {error!r}") from error
 
     def close(self) -> None:
         """End the watch and the tunnels; pods run on. Called in a thread."""
@@ -283,7 +335,7 @@ class PodRuntime:
         if pod is not None and (state := pod_state(pod)).phase in _OVER:
             self._remember(process, _end_of(state) if number is None else ProcessEnd(signal=number))
         elif store.is_gone(uid):
-            self._remember(process, ProcessEnd(last_words=_DELETED) if number is None else ProcessEnd(signal=number))
+            self._remember(process, ProcessEnd(lost=_DELETED) if number is None else ProcessEnd(signal=number))
         elif pod is None:
             store.look_for(name, uid)
         return self._ends.get(process.container)
@@ -318,11 +370,11 @@ def _end_of(state: PodState) -> ProcessEnd:
     code = state.exit_code
     number = None if code is None else code - 128
     is_signal = number is not None and number in set(signal.Signals)
-    # A plain exit has its code; the cluster's own reasons are told in words.
-    is_told = state.phase is PodPhase.EVICTED or code is None
+    is_evicted = state.phase is PodPhase.EVICTED
     return ProcessEnd(
         exit_code=None if is_signal else code,
         signal=number if is_signal else None,
-        last_words=state.reason if is_told else "",
+        last_words=state.reason if code is None and not is_evicted else "",
+        lost=state.reason if is_evicted else "",
         is_out_of_memory="more host memory" in state.reason,
     )

@@ -7,10 +7,11 @@ import contextlib
 import copy
 import json
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from jupyter_aliquot.gpu_hook.base.pacing import Backoff
 from jupyter_aliquot.provisioner.containers.plan import LABEL_PREFIX, ContainerLimits
@@ -39,6 +40,8 @@ from jupyter_aliquot.provisioner.relay.wire.files import (
 RELAY_ANNOTATION = f"{LABEL_PREFIX}relay"
 _FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 0.5, 15.0
 _LOOK_SECONDS = 0.2
+
+_Answer = TypeVar("_Answer")
 
 
 class PodStore:
@@ -100,8 +103,7 @@ class PodStore:
 
     async def _seek(self, name: str, uid: str) -> None:
         try:
-            found = await self._read(name)
-            if found is None or found["metadata"]["uid"] != uid:
+            if await self.read(name, uid) is None:
                 self._gone.add(uid)
                 self._tell()
         except ClusterError as error:
@@ -124,8 +126,20 @@ class PodStore:
             change.set_result(None)
 
     async def list(self) -> list[Object]:
-        """Return all pods of the gateway's kernels. Raises ClusterError."""
-        return (await self._client.list(self._pods))[0]
+        """Return all pods of the gateway's kernels, however long the API is away. Raises ClusterError."""
+
+        async def listed() -> list[Object]:
+            return (await self._client.list(self._pods))[0]
+
+        def note(why: str) -> None:
+            self._log.warning("pods=unseen reason=%s", why)
+
+        return await self._patiently(listed, math.inf, note)
+
+    async def read(self, name: str, uid: str) -> Object | None:
+        """Return a pod as the cluster has it now; None: it is no more. Raises ClusterError."""
+        found = await self._read(name)
+        return found if found is not None and found["metadata"]["uid"] == uid else None
 
     async def secret(self, name: str) -> Object:
         """Return the Secret of a kernel's pod. Raises StateError."""
@@ -254,8 +268,8 @@ class PodStore:
             raise
 
     async def _patiently(
-        self, call: Callable[[], Awaitable[Object]], until: float, note: Callable[[str], None]
-    ) -> Object:
+        self, call: Callable[[], Awaitable[_Answer]], until: float, note: Callable[[str], None]
+    ) -> _Answer:
         waits = Backoff(_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS)
         while True:
             try:

@@ -99,12 +99,15 @@ class KernelTunnel:
     async def _lead(self, life: Stream) -> None:
         """Have the sockets in the folder until the pod's end."""
         ended = asyncio.ensure_future(life[0].read())
+        waits, until = Backoff(_LOOK_SECONDS, _LONGEST_WAIT_SECONDS), 0.0
+        loop = asyncio.get_running_loop()
         try:
             while not ended.done():
-                # The relay empties the folder when it takes the kernel for ended.
-                if not has_sockets(self._folder):
+                # The relay empties the folder when it takes the kernel for ended, each time that it looks.
+                if not has_sockets(self._folder) and loop.time() >= until:
                     await self._stop_leading()
                     await self._listen()
+                    until = loop.time() + waits.next_seconds()
                 await asyncio.wait({ended}, timeout=_LOOK_SECONDS)
         finally:
             ended.cancel()

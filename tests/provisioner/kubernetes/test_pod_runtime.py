@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 from api_double.server import ApiDouble
-from api_double.store import RESOURCES
+from api_double.store import RESOURCES, Failure
 
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan, Mount
-from jupyter_aliquot.provisioner.errors import LaunchError
+from jupyter_aliquot.provisioner.errors import LaunchError, WithdrawnError
 from jupyter_aliquot.provisioner.kubernetes.client import ClusterAwayError
 from jupyter_aliquot.provisioner.kubernetes.permissions import PERMISSIONS
 from jupyter_aliquot.provisioner.kubernetes.pods.plans import safe_name
@@ -29,6 +29,7 @@ from jupyter_aliquot.provisioner.launch_spec import LaunchSpec
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord, write_relay_fields
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, KernelProcess, Request
 from jupyter_aliquot.provisioner.runtime.base import Launch
+from jupyter_aliquot.provisioner.terminations import EndingCode, read_ending
 
 from .conftest import Cluster, until
 
@@ -173,7 +174,7 @@ def test_the_end_of_a_pod_is_the_kernels_and_has_its_reason(play: Callable[[Scen
         assert await place.runtime.wait(process) == 255
         end = await place.runtime.ending(process)
         assert end is not None
-        assert "its node was not ready" in end.last_words
+        assert "its node was not ready" in end.lost
 
     play(scene)
 
@@ -261,3 +262,51 @@ def test_two_users_never_share_a_name_of_a_volume() -> None:
     names = ["ann", "Ann", "a-nn", "zoë@example.org", "zo-c3-ab"]
     assert len({safe_name(one) for one in names}) == len(names)
     assert Volume("home", {}, "/home").name == "home"
+
+
+def test_a_start_that_waits_can_be_withdrawn(play: Callable[[Scene], None]) -> None:
+    async def scene(place: Place) -> None:
+        start = asyncio.ensure_future(place.runtime.create(place.launch()))
+        await until(place.is_there)
+        assert place.runtime.withdraw("k1")
+        with pytest.raises(WithdrawnError, match="had not started its pod"):
+            await start
+        await until(lambda: not place.is_there())
+        process = await place.started()
+        assert not place.runtime.withdraw("k1"), "it runs"
+        assert await place.runtime.poll(process) is None
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("reason", "want"),
+    [
+        ("EvictionByEvictionAPI", "an administrator or a program drained its node"),
+        ("PreemptionByScheduler", "the cluster gave its place to a pod of higher priority"),
+        ("DeletionByPodGC", "its node is gone"),
+    ],
+)
+def test_a_pod_that_the_cluster_takes_is_a_lost_kernel(play: Callable[[Scene], None], reason: str, want: str) -> None:
+    async def scene(place: Place) -> None:
+        process = await place.started()
+        told = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": "m"}
+        place.tell({"phase": "Running", "conditions": [told]})
+        await place.runtime.wait(process)
+        ending = read_ending(await place.runtime.ending(process), None, 1.0)
+        assert ending.code is EndingCode.NODE_LOST
+        assert ending.message == f"the kernel is lost: the cluster evicted it: {want} (m)"
+
+    play(scene)
+
+
+def test_a_busy_api_delays_a_start_and_a_list_as_it_said(play: Callable[[Scene], None]) -> None:
+    async def scene(place: Place) -> None:
+        busy = Failure(429, "TooManyRequests", "too many requests", retry_after=1)
+        place.double.failures.extend([busy, Failure(500, "InternalError", "etcd has no leader")])
+        process = await place.started()
+        place.double.failures.append(Failure(503, "ServiceUnavailable", "starting"))
+        (found,) = await place.another().find()
+        assert found.process == process
+
+    play(scene)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import threading
 from collections.abc import AsyncIterator, Mapping
@@ -14,6 +15,7 @@ from api_double.server import ApiDouble
 from api_double.store import RESOURCES, Failure
 
 from jupyter_aliquot.gpu_hook.waiting import end_task
+from jupyter_aliquot.provisioner.kubernetes import client as client_module
 from jupyter_aliquot.provisioner.kubernetes.watch import ResourceWatch
 
 from .conftest import PATIENCE_SECONDS, Cluster, until
@@ -262,5 +264,24 @@ def test_a_listener_that_fails_keeps_no_other_from_hearing(a_double: ApiDouble, 
             one.watch.listen(lambda before, after: heard.append(after))
             await until(lambda: heard)
             assert one.watch.is_current
+
+    run(act())
+
+
+def test_an_event_that_is_none_is_an_error_and_the_watch_goes_on(
+    a_double: ApiDouble, on_double: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act() -> None:
+        async with watched(on_double) as one:
+            await until(lambda: one.watch.is_current)
+            told: list[Any] = [{"object": {}}]
+            real = json.loads
+            monkeypatch.setattr(client_module.json, "loads", lambda text: told.pop() if told else real(text))
+            put(a_double, "a")
+            await until(lambda: one.waits)
+            assert not told
+            put(a_double, "b")
+            await until(lambda: ("added", "b") in one.seen)
+            assert ("added", "a") in one.seen
 
     run(act())

@@ -1,14 +1,14 @@
-"""One gateway whose kernels are pods on two nodes: the API double, node doubles, real agents, sidecars and kernels."""
+"""A cluster of two nodes and a gateway whose kernels are pods: the API double, node doubles, real parts of ours."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,16 +18,16 @@ import warm_start
 from api_double.server import ApiDouble
 from api_double.store import RESOURCES
 from cable import Cable
-from memory_cells import CHECK, FILL, GPU
 from node_double.containers import Image
 from node_double.control import ControlDouble
 from node_double.node import NodeDouble
 
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
-from jupyter_aliquot.gpu_hook.paths import RuntimeDir, native_dir, softgpu_state_path
+from jupyter_aliquot.gpu_hook.client.client import query
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
 from jupyter_aliquot.provisioner.kubernetes.kernel_pod import kernel_pod_name
-
-from .conftest import Kernel, Server, start_server, wait_until
+from jupyter_aliquot.provisioner.relay.wire.files import read_relay_records
+from tests.system.conftest import Kernel, Server, start_server, wait_until
 
 PODS = RESOURCES["pods"]
 SIDECAR = ("python", "-m", "jupyter_aliquot.provisioner.kubernetes.tunnel.sidecar")
@@ -42,38 +42,12 @@ c.Aliquot.gateway_name = "pods"
 c.Aliquot.state_dir = {state!r}
 c.KernelPods.relay_image = "relay:1"
 c.KernelPods.grace_seconds = 2
-c.ImageCatalogue.images = [{{"name": "box", "image": "box:1", "display_name": "Box"}}]
+c.ImageCatalogue.images = [
+    {{"name": "box", "image": "box:1", "display_name": "Box"}},
+    {{"name": "missing", "image": "missing:1", "display_name": "Missing"}},
+]
 c.Limits.requests_per_second = 0
 """
-
-
-# It makes the software GPU, and uses it until its input ends, so that an agent takes it as it is.
-MAKE_GPU = """
-import ctypes, sys
-assert ctypes.CDLL(sys.argv[1]).cuInit(0) == 0
-print("made", flush=True)
-sys.stdin.read()
-"""
-
-
-def software_gpu_of(run_dir: Path, number: int) -> subprocess.Popen[bytes]:
-    """Make the software GPU of a runtime folder, with a UUID of its own.
-
-    Software GPUs have their machine's UUIDs, and the nodes of this test are one machine.
-    """
-    state = softgpu_state_path(RuntimeDir(run_dir))
-    state.parent.parent.mkdir(mode=0o700)
-    state.parent.mkdir()
-    env = {**os.environ, "ALIQUOT_SOFTGPU_STATE": str(state), "ALIQUOT_SOFTGPU_MEMORY": "1GiB"}
-    words = [sys.executable, "-c", MAKE_GPU, str(native_dir() / "softgpu" / "libcuda.so.1")]
-    maker = subprocess.Popen(words, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert maker.stdout is not None
-    assert maker.stdout.readline() == b"made\n"
-    with state.open("r+b") as file:
-        at = file.read(1 << 20).index(b"aliquot\0")
-        file.seek(at + 8)
-        file.write(bytes([number] * 4))
-    return maker
 
 
 class GpuNode:
@@ -87,14 +61,12 @@ class GpuNode:
         words += ["--overcommit", "1", "--node", name, "--runtime-dir", str(self.run_dir), "--kernel-slots", "4"]
         words += ["--kubelet", str(self.node.kubelet.folder), "--gateway", f"http://127.0.0.1:{self.cable.port}"]
         words += ["--token-file", str(folder / "token"), "--log-file", str(folder / f"{name}.log")]
-        self.maker = software_gpu_of(self.run_dir, ord(name[-1]))
         self.agent = warm_start.start(warm_start.AGENT, words, env=environment)
 
     def close(self) -> None:
         self.node.close()
         self.agent.terminate()
         self.agent.wait(timeout=90)
-        self.maker.communicate()
         self.cable.close()
         remove_state(softgpu_state_path(RuntimeDir(self.run_dir)))
 
@@ -121,9 +93,10 @@ class Ring:
         told = [f"--config={self.folder / 'gateway.py'}", "--Aliquot.keep_kernels=always"]
         return start_server(self.folder, self.environment, f"gateway{self._starts}", *told, has_devices=False)
 
-    def restart(self) -> None:
-        """Stop the gateway, and start another that the agents reach."""
+    def restart(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Stop the gateway, call *meanwhile*, and start another that the agents reach."""
         self.server.stop()
+        meanwhile()
         self.server = self.serve()
         for node in self.nodes.values():
             node.cable.target = port_of(self.server)
@@ -136,6 +109,24 @@ class Ring:
         return connected and all(
             node.node.kubelet.amounts().get("aliquot.dev/kernel", (0, 0))[1] == 4 for node in self.nodes.values()
         )
+
+    def lose_gateways_machine(self) -> None:
+        """Lose all that a stopped gateway left on its machine: relays, their folders, and its state."""
+        runtime = RuntimeDir(self.folder / "run")
+        host = int((runtime.path / "relay.lock").read_text().split()[0])
+        for pid in (host, *(relay.pid for relay in read_relay_records(runtime))):
+            os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(runtime.path)
+        shutil.rmtree(self.folder / "state")
+
+    def granted(self) -> set[str]:
+        """Return the kernels that have grants at the nodes' agents."""
+        agents = [query("status", runtime_dir=node.run_dir) for node in self.nodes.values()]
+        return {kernel["kernel_id"] for agent in agents for kernel in agent["kernels"]}
+
+    def is_empty(self) -> bool:
+        """Return whether neither a pod nor a grant is left."""
+        return not self.double.store.list(PODS, "default")[0] and not self.granted()
 
     def pod(self, kernel: Kernel) -> dict[str, Any]:
         name = kernel_pod_name(kernel.id)
@@ -162,7 +153,7 @@ def port_of(server: Server) -> int:
     return port
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def the_ring() -> Iterator[Ring]:
     folder = Path(tempfile.mkdtemp(prefix="aqs-", dir="/tmp"))
     double = ApiDouble()
@@ -190,37 +181,3 @@ def the_ring() -> Iterator[Ring]:
             ring.close()
     double.close()
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def test_cells_on_two_nodes_take_gpu_memory_and_a_third_kernel_waits_for_one(the_ring: Ring) -> None:
-    first, second = the_ring.server.start("box.gpu-1"), the_ring.server.start("box.gpu-1")
-    for seed, kernel in enumerate((first, second)):
-        told = kernel.run(GPU + FILL.format(seed=seed, mebibytes=300))
-        assert told.status == "ok", (told, the_ring.logs())
-    assert {the_ring.node_of(first), the_ring.node_of(second)} == {"gpu-a", "gpu-b"}
-
-    third = the_ring.server.start("box.gpu-1")
-    wait_until(lambda: (third.on_node() or {}).get("state") == "queued")
-    assert the_ring.pod(third) == {}
-    ended = the_ring.node_of(first)
-    first.end()
-    assert third.run("print(1)").text == "1\n", the_ring.logs()
-    assert the_ring.node_of(third) == ended
-    assert second.run(CHECK).text.split()[1] == "True"
-    for kernel in (second, third):
-        kernel.end()
-    wait_until(lambda: not the_ring.double.store.list(PODS, "default")[0])
-
-
-def test_a_restarted_gateway_finds_its_kernel_by_its_pod(the_ring: Ring) -> None:
-    kernel = the_ring.server.start("box.gpu-0.25")
-    assert kernel.run("here = 42").status == "ok", the_ring.logs()
-    pod = the_ring.pod(kernel)["metadata"]["uid"]
-    kernel.reconnect()
-    the_ring.restart()
-
-    again = Kernel(the_ring.server, kernel.id)
-    assert again.run("print(here)").text == "42\n", the_ring.logs()
-    assert the_ring.pod(again)["metadata"]["uid"] == pod
-    assert again.on_node()["state"] != "queued"
-    again.end()
