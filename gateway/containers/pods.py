@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from traitlets import Dict, Float, Int, List, TraitError, Unicode, validate
 from traitlets.config import Configurable
 
 from jupyter_aliquot.provisioner.errors import RequestError
-from jupyter_aliquot.provisioner.kubernetes.settings import Cluster, Owner, PodSettings, Volume
-
-_OWNER = ("api_version", "kind", "name", "uid")
+from jupyter_aliquot.provisioner.kubernetes.settings import Cluster, PodSettings, Volume
 
 
 class KernelPods(Configurable):
@@ -37,8 +34,8 @@ class KernelPods(Configurable):
     volume_mounts = List(Dict(), help="Where the kernel has these volumes, as KubeSpawner has them.").tag(config=True)
     image_pull_secrets = List(Unicode(), help="Names of the Secrets by which nodes pull images.").tag(config=True)
     tolerations = List(Dict(), help="Taints of nodes that the pods tolerate, as Kubernetes has them.").tag(config=True)
-    owner = Dict(
-        help="The gateway's Deployment, with which the pods go: api_version, kind, name and uid; empty: they stay."
+    deployment = Unicode(
+        "", help="The gateway's own Deployment in that namespace: the pods go with it. Empty: they stay."
     ).tag(config=True)
     start_seconds = Float(600.0, help="How long a pod may take until its kernel runs.").tag(config=True)
     grace_seconds = Int(30, help="How long a kernel may take to end when its pod is deleted.").tag(config=True)
@@ -56,14 +53,14 @@ class KernelPods(Configurable):
                 "c.KernelPods.relay_image: kernels as pods need an image with Aliquot for their sidecar, and none is "
                 "named. Set it, or c.Aliquot.runtime = 'local'"
             )
-        owner = Owner(*(str(self.owner[name]) for name in _OWNER)) if self.owner else None
         try:
             return Cluster(
                 self.namespace,
                 gateway,
                 self.relay_image,
-                owner,
+                None,
                 self.kernel_resource,
+                deployment=self.deployment,
                 relay_port=self.relay_port,
                 image_pull_secrets=tuple(self.image_pull_secrets),
                 tolerations=tuple(self.tolerations),
@@ -95,13 +92,6 @@ class KernelPods(Configurable):
         if proposal["value"] < 1:
             raise TraitError(f"c.KernelPods.uid: {proposal['value']} is no user that kernels may run as. Use 1 or more")
         return int(proposal["value"])
-
-    @validate("owner")
-    def _is_whole(self, proposal: dict[str, Any]) -> Mapping[str, Any]:
-        told: Mapping[str, Any] = proposal["value"]
-        if told and set(told) != set(_OWNER):
-            raise TraitError(f"c.KernelPods.owner: it has {sorted(told)}, and needs {', '.join(_OWNER)}")
-        return told
 
     @validate("volumes")
     def _have_names(self, proposal: dict[str, Any]) -> list[Any]:

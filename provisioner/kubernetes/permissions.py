@@ -28,7 +28,6 @@ PERMISSIONS = (
     Permission("", "secrets", ("create", "delete", "patch"), "Give each kernel's pod its keys."),
     Permission("", "secrets", ("get",), "Reach running kernels after a restart. None are listed."),
     Permission("", "events", ("list", "watch"), "Tell waiting users what the scheduler and the kubelet say."),
-    Permission("networking.k8s.io", "networkpolicies", ("create", "patch"), "Let the gateway alone reach kernels."),
     Permission(
         "apps", "deployments", ("get",), "Own the objects, so that the cluster removes them.", name="aliquot-gateway"
     ),

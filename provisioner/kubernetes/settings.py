@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from jupyter_aliquot.provisioner.errors import RequestError
@@ -41,7 +41,7 @@ class Cluster:
         owner: None: nothing removes the objects with the gateway.
         kernel_resource: What the node's device plugin offers for kernel pods.
         gpu_resource: What holders request.
-        gateway_labels: The labels of the gateway's own pods, which alone may reach kernels.
+        deployment: The gateway's own Deployment, which the gateway looks up as the owner; empty: none.
     """
 
     namespace: str
@@ -50,7 +50,7 @@ class Cluster:
     owner: Owner | None = None
     kernel_resource: str = "aliquot.dev/kernel"
     gpu_resource: str = "nvidia.com/gpu"
-    gateway_labels: Mapping[str, str] = field(default_factory=lambda: {"app.kubernetes.io/name": "aliquot-gateway"})
+    deployment: str = ""
     relay_port: int = 8787
     image_pull_secrets: tuple[str, ...] = ()
     tolerations: tuple[Mapping[str, Any], ...] = ()
@@ -58,9 +58,6 @@ class Cluster:
     def __post_init__(self) -> None:
         if not _NAMESPACE.fullmatch(self.namespace):
             raise RequestError(f"The namespace {self.namespace!r} is not valid. Use letters a to z, digits and '-'")
-        if not self.gateway_labels:
-            # An empty selector selects all pods.
-            raise RequestError("The labels of the gateway's pods are empty, so every pod could reach kernels. Set some")
 
 
 @dataclass(frozen=True)

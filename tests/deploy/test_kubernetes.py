@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 import shutil
 import subprocess
@@ -12,10 +13,14 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from traitlets.config import Config, PyFileConfigLoader
 
+from jupyter_aliquot.gateway.containers.images import ImageCatalogue
+from jupyter_aliquot.gateway.containers.pods import KernelPods
 from jupyter_aliquot.gateway.nodes.service_accounts import AUDIENCE
 from jupyter_aliquot.gpu_hook.agent.settings import read_arguments
 from jupyter_aliquot.provisioner.kubernetes.permissions import PERMISSIONS
+from jupyter_aliquot.provisioner.kubernetes.tunnel import sidecar
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy" / "kubernetes"
@@ -132,6 +137,49 @@ def test_gateways_configuration_names_the_agents_account() -> None:
     account = agent("base")["serviceAccountName"]
     assert f'c.Aliquot.agent_service_account = "aliquot-nodes/{account}"' in text
     compile(text, "gateway.py", "exec")
+
+
+def gateways_config(overlay: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """Return the gateway's configuration as its pod reads it."""
+    spec = rendered(overlay)["Deployment", "aliquot/aliquot-gateway"]["spec"]["template"]["spec"]
+    for name, value in env_of(spec["containers"][0]).items():
+        monkeypatch.setenv(name, value)
+    (folder / "gateway.py").write_text(rendered(overlay)["ConfigMap", "aliquot/aliquot-gateway"]["data"]["gateway.py"])
+    return PyFileConfigLoader("gateway.py", str(folder)).load_config()
+
+
+@needs_kubectl
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_gateways_configuration_starts_kernels_as_pods(
+    overlay: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = gateways_config(overlay, tmp_path, monkeypatch)
+    assert config.Aliquot.runtime == "kubernetes"
+    cluster = KernelPods(config=config).settings("g").cluster
+    assert ("Deployment", f"{cluster.namespace}/{cluster.deployment}") in rendered(overlay)
+    targets = re.findall(r"^FROM .* AS (\w+)$", (FOLDER.parent / "Dockerfile").read_text(), re.MULTILINE)
+    images = [cluster.relay_image, *(one.container.image for one in ImageCatalogue(config=config).entries)]
+    assert images == ["aliquot/relay:latest", "aliquot/kernel:latest"]
+    assert {one.partition("/")[2].partition(":")[0] for one in images} <= set(targets)
+
+
+@needs_kubectl
+def test_the_gateway_alone_reaches_kernels_at_the_port_of_their_relays() -> None:
+    policy = rendered("base")["NetworkPolicy", "aliquot/aliquot-kernels"]["spec"]
+    pod = yaml.safe_load((ROOT / "tests/provisioner/kubernetes/golden/kernel-pod.yaml").read_text())
+    assert policy["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    [rule] = policy["ingress"]
+    template = rendered("base")["Deployment", "aliquot/aliquot-gateway"]["spec"]["template"]
+    assert rule["from"] == [{"podSelector": {"matchLabels": template["metadata"]["labels"]}}]
+    [port], [relay] = rule["ports"], pod["spec"]["initContainers"]
+    assert port["port"] == relay["ports"][0]["containerPort"] == KernelPods(relay_image="relay:1").relay_port
+
+
+def test_the_relays_image_starts_the_program_that_the_pod_gives_arguments_to() -> None:
+    text = (FOLDER.parent / "Dockerfile").read_text()
+    [words] = re.findall(r"^FROM aliquot AS relay\nENTRYPOINT (\[.*\])$", text, re.MULTILINE)
+    assert json.loads(words)[-1] == sidecar.__name__
+    assert sidecar.main.__module__ == sidecar.__name__
 
 
 def _granted(kind: str) -> set[tuple[str, str, str, str]]:

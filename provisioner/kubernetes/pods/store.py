@@ -26,7 +26,7 @@ from jupyter_aliquot.provisioner.kubernetes.record import (
     KernelRecord,
     kernel_selector,
 )
-from jupyter_aliquot.provisioner.kubernetes.settings import Cluster, PodPlan, RelayKeys
+from jupyter_aliquot.provisioner.kubernetes.settings import Cluster, Owner, PodPlan, RelayKeys
 from jupyter_aliquot.provisioner.kubernetes.states import refusal_text
 from jupyter_aliquot.provisioner.kubernetes.watch import ResourceWatch
 from jupyter_aliquot.provisioner.relay.wire.files import (
@@ -164,7 +164,8 @@ class PodStore:
         While the API is away or busy it is tried again; *note* is called with the reason. Raises
         ClusterError and LaunchError.
         """
-        told = kernel_pod(self._cluster, record, plan)
+        cluster = await self._patiently(self._with_owner, until, note)
+        told = kernel_pod(cluster, record, plan)
         told["metadata"]["annotations"][RELAY_ANNOTATION] = _relay_annotation(relay)
         creating = asyncio.ensure_future(self._patiently(lambda: self._create(told), until, note))
         try:
@@ -173,7 +174,7 @@ class PodStore:
             self._do(self._undo(creating), "aliquot-pod-undo")  # the server may have created it by now
             raise
         try:
-            secret = relay_secret(self._cluster, record, keys)
+            secret = relay_secret(cluster, record, keys)
             owner = {"apiVersion": "v1", "kind": "Pod"} | {one: pod["metadata"][one] for one in ("name", "uid")}
             secret["metadata"]["ownerReferences"] = [owner]
             await self._patiently(lambda: self._create_secret(secret), until, note)
@@ -181,6 +182,15 @@ class PodStore:
             self.delete_later(pod["metadata"]["name"], pod["metadata"]["uid"], 0)
             raise
         return pod
+
+    async def _with_owner(self) -> Cluster:
+        """Return the cluster with the gateway's Deployment as the owner of what is made. Raises ClusterError."""
+        name = self._cluster.deployment
+        if name and self._cluster.owner is None:
+            found = await self._client.read(Collection("/apis/apps/v1", "deployments", self._cluster.namespace), name)
+            owner = Owner("apps/v1", "Deployment", name, str(found["metadata"]["uid"]))
+            self._cluster = replace(self._cluster, owner=owner)
+        return self._cluster
 
     async def delete(self, name: str, uid: str, grace_seconds: int | None) -> None:
         """Delete a pod, and no other of its name; a missing one is no error. Raises ClusterError."""

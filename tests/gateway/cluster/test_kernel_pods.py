@@ -9,7 +9,7 @@ from traitlets import TraitError
 from traitlets.config import Config
 
 from jupyter_aliquot.gateway.containers.pods import KernelPods
-from jupyter_aliquot.provisioner.kubernetes.settings import Owner, Volume
+from jupyter_aliquot.provisioner.kubernetes.settings import Volume
 
 
 def settings(**told: Any) -> KernelPods:
@@ -22,7 +22,6 @@ def settings(**told: Any) -> KernelPods:
         ({}, "none is named. Set it"),
         ({"relay_image": "relay:1", "uid": 0}, "no user that kernels may run as"),
         ({"relay_image": "relay:1", "namespace": "No Namespace"}, "c.KernelPods: The namespace 'No Namespace'"),
-        ({"relay_image": "relay:1", "owner": {"kind": "Deployment"}}, "needs api_version, kind, name, uid"),
         ({"relay_image": "relay:1", "volumes": [{"emptyDir": {}}]}, "has no name"),
         ({"relay_image": "relay:1", "volume_mounts": [{"name": "home", "mountPath": "here"}]}, "is no mount"),
         ({"relay_image": "relay:1", "volume_mounts": [{"name": "home", "mountPath": "/home"}]}, "no volume 'home'"),
@@ -34,15 +33,14 @@ def test_wrong_settings_are_refused_with_what_to_do(told: dict[str, Any], want: 
 
 
 def test_volumes_and_owner_are_as_a_pod_has_them() -> None:
-    owner = {"api_version": "apps/v1", "kind": "Deployment", "name": "gateway", "uid": "u"}
     found = settings(
         relay_image="relay:1",
-        owner=owner,
+        deployment="gateway",
         volumes=[{"name": "home", "persistentVolumeClaim": {"claimName": "home-{username}"}}],
         volume_mounts=[{"name": "home", "mountPath": "/home/jovyan", "subPath": "a", "readOnly": True}],
     ).settings("g")
 
     claim = {"persistentVolumeClaim": {"claimName": "home-{username}"}}
     assert found.volumes == (Volume("home", claim, "/home/jovyan", True, "a"),)
-    assert found.cluster.owner == Owner("apps/v1", "Deployment", "gateway", "u")
+    assert found.cluster.deployment == "gateway"
     assert (found.cluster.gateway, found.uid, found.gid) == ("g", 1000, 100)

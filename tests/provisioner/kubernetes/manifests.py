@@ -16,7 +16,7 @@ from jupyter_aliquot.provisioner.kubernetes.holders import (
 )
 from jupyter_aliquot.provisioner.kubernetes.kernel_pod import kernel_pod
 from jupyter_aliquot.provisioner.kubernetes.objects import Manifest
-from jupyter_aliquot.provisioner.kubernetes.protection import kernel_network_policy, relay_secret
+from jupyter_aliquot.provisioner.kubernetes.protection import relay_secret
 from jupyter_aliquot.provisioner.kubernetes.record import KernelRecord
 from jupyter_aliquot.provisioner.kubernetes.settings import Cluster, Owner, PodPlan, RelayKeys, Volume
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
@@ -90,7 +90,6 @@ def manifests() -> dict[str, Manifest]:
             PodPlan("python:3.12", ("python", "-m", "ipykernel_launcher"), "node-1"),
         ),
         "relay-secret": relay_secret(CLUSTER, RECORD, KEYS),
-        "network-policy": kernel_network_policy(CLUSTER),
     }
     for name, queueing in QUEUEINGS.items():
         made[f"holder-{name}"] = holder_pod(CLUSTER, POOL, "ml-1", queueing)

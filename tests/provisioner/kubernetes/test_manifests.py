@@ -14,7 +14,6 @@ from jupyter_aliquot.provisioner.errors import RequestError
 from jupyter_aliquot.provisioner.kubernetes.holders import PlainQueueing, Pool, holder_pod
 from jupyter_aliquot.provisioner.kubernetes.kernel_pod import kernel_pod
 from jupyter_aliquot.provisioner.kubernetes.objects import object_name
-from jupyter_aliquot.provisioner.kubernetes.protection import kernel_network_policy
 from jupyter_aliquot.provisioner.kubernetes.settings import Cluster, PodPlan, Volume
 
 from .manifests import CLUSTER, GOLDEN, KEYS, PLAN, POOL, RECORD, manifests, written
@@ -101,17 +100,6 @@ def test_the_relay_starts_before_the_kernel_and_alone_has_the_keys() -> None:
     keys = "aliquot-keys"
     assert keys in {one["name"] for one in relay["volumeMounts"]}
     assert keys not in {one["name"] for one in kernel["volumeMounts"]}
-
-
-def test_kernel_pods_are_reached_by_the_gateway_alone() -> None:
-    policy = MANIFESTS["network-policy"]["spec"]
-    assert policy["podSelector"]["matchLabels"].items() <= MANIFESTS["kernel-pod"]["metadata"]["labels"].items()
-    [rule] = policy["ingress"]
-    assert rule["from"] == [{"podSelector": {"matchLabels": {"app.kubernetes.io/name": "aliquot-gateway"}}}]
-    [port] = rule["ports"]
-    assert port["port"] == container(MANIFESTS["kernel-pod"], "relay")["ports"][0]["containerPort"]
-    with pytest.raises(RequestError, match="every pod could reach kernels"):
-        kernel_network_policy(Cluster("n", "g", "i", gateway_labels={}))
 
 
 def test_every_object_goes_with_the_gateway() -> None:

@@ -45,9 +45,9 @@ class Place:
         self.double, self._cluster, self._folder = double, cluster, folder
         self.runtime = self.another()
 
-    def another(self, **settings: Any) -> PodRuntime:
+    def another(self, deployment: str = "", **settings: Any) -> PodRuntime:
         """Return the runtime of a gateway of the same name."""
-        told = PodSettings(ClusterSettings("default", "g", "relay:1"), **settings)
+        told = PodSettings(ClusterSettings("default", "g", "relay:1", deployment=deployment), **settings)
         return PodRuntime(
             told, RuntimeDir(self._folder), logging.getLogger("test"), lambda: self._cluster.configuration
         )
@@ -308,5 +308,19 @@ def test_a_busy_api_delays_a_start_and_a_list_as_it_said(play: Callable[[Scene],
         place.double.failures.append(Failure(503, "ServiceUnavailable", "starting"))
         (found,) = await place.another().find()
         assert found.process == process
+
+    play(scene)
+
+
+def test_pods_go_with_the_gateways_deployment(play: Callable[[Scene], None]) -> None:
+    async def scene(place: Place) -> None:
+        meta = {"metadata": {"name": "aliquot-gateway"}}
+        uid = place.double.store.create(RESOURCES["deployments"], "default", meta)["metadata"]["uid"]
+        runtime = place.another(deployment="aliquot-gateway")
+        await place.started(runtime)
+        assert [one["uid"] for one in place.pod()["metadata"]["ownerReferences"]] == [uid]
+        place.double.store.delete(RESOURCES["deployments"], "default", "aliquot-gateway", {})
+        assert not place.is_there()
+        await runtime.stop()
 
     play(scene)

@@ -29,8 +29,8 @@ def told(kernel: Kernel) -> str:
 
 
 def end_of(ring: Ring, kernel: Kernel) -> str:
-    ended = ring.server.call("GET", "/aliquot/api/v1/kernels")["ended"]
-    return next((str(one["termination"]["message"]) for one in ended if one["id"] == kernel.id), "")
+    listed = ring.server.call("GET", "/aliquot/api/v1/kernels")["kernels"]
+    return next((str(one["termination"]) for one in listed if one["id"] == kernel.id), "")
 
 
 def refuse_pods(resource: str, pod: dict[str, Any]) -> None:
