@@ -30,7 +30,7 @@ def told(kernel: Kernel) -> str:
 
 def end_of(ring: Ring, kernel: Kernel) -> str:
     listed = ring.server.call("GET", "/aliquot/api/v1/kernels")["kernels"]
-    return next((str(one["termination"]) for one in listed if one["id"] == kernel.id), "")
+    return next((str(one["reason"]) for one in listed if one["id"] == kernel.id), "")
 
 
 def refuse_pods(resource: str, pod: dict[str, Any]) -> None:
