@@ -63,7 +63,10 @@ class AgentSettings:
     swap: SwapSettings = field(default_factory=SwapSettings)
     leases: LeaseSettings = field(default_factory=LeaseSettings)
     trim: TrimPolicy = field(default_factory=TrimPolicy)
+    # How long a kernel lives without any holder: after its last process, and after its last connection. A
+    # client gives a connection up when a slow agent has not answered for 10 s; it renews its grants on another.
     orphan_seconds: float = 2.0
+    reconnect_seconds: float = 10.0
     restart_grace_seconds: float = 10.0
     recall_seconds: float = 0.2
     page_period_seconds: float = 0.05

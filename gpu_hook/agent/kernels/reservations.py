@@ -64,6 +64,9 @@ class KernelSettings(Protocol):
     def orphan_seconds(self) -> float: ...
 
     @property
+    def reconnect_seconds(self) -> float: ...
+
+    @property
     def restart_grace_seconds(self) -> float: ...
 
 
@@ -286,7 +289,7 @@ class Reservations:
         for kernel in list(self._kernels.values()):
             if connection in kernel.connections:
                 kernel.connections.discard(connection)
-                self._check_holders(kernel)
+                self._check_holders(kernel, self._settings.reconnect_seconds)
 
     def restore(self, has_kubelet: bool = False) -> None:
         """Restore the kernels that an earlier agent left.
@@ -485,17 +488,18 @@ class Reservations:
         self._leases.notify_room()
         self._check_holders(kernel)
 
-    def _check_holders(self, kernel: Kernel) -> None:
+    def _check_holders(self, kernel: Kernel, seconds: float | None = None) -> None:
         """Start the kernel's end if its last holder is gone.
 
-        Two seconds let a restarted holder come back.
+        *seconds* let that holder come back; None: those of a process.
         """
         if kernel.is_ending:
             if not kernel.keeps_memory:
                 self._finish(kernel)
         elif not kernel.is_held and kernel.kernel_id not in self._timers:
+            patience = self._settings.orphan_seconds if seconds is None else seconds
             loop = asyncio.get_running_loop()
-            self._timers[kernel.kernel_id] = loop.call_later(self._settings.orphan_seconds, self._end_orphan, kernel)
+            self._timers[kernel.kernel_id] = loop.call_later(patience, self._end_orphan, kernel)
 
     def _end_grace(self, kernel: Kernel) -> None:
         self._timers.pop(kernel.kernel_id, None)

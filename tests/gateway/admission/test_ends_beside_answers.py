@@ -124,3 +124,31 @@ def test_a_kernel_that_is_told_to_leave_while_it_is_renewed_goes_on_leaving(refu
     leaves = replace(a_holding(), is_confirmed=False, leaves_for="k2")
     after = renewed(refusal, granted=[leaves]).holdings["k1"]
     assert (after.leaves_for, after.is_confirmed, after.refusal) == ("k2", not refusal, refusal)
+
+
+class BusyAgent:
+    """An agent that answers no renewal before so many have come."""
+
+    def __init__(self, together: int) -> None:
+        self._together = together
+        self._is_full = asyncio.Event()
+        self.asked: list[str] = []
+
+    async def renew(self, requester: KernelRef, grant: Grant) -> Grant:
+        self.asked.append(grant.kernel_id)
+        if len(self.asked) >= self._together:
+            self._is_full.set()
+        await self._is_full.wait()
+        return grant
+
+
+def test_grants_are_renewed_together_and_the_newest_first() -> None:
+    ledger, one = Ledger(), a_holding()
+    grants = [replace(one.grant, kernel_id=f"k{number}") for number in range(8)]
+    ledger.commit(granted=[replace(one, grant=grant, is_confirmed=False) for grant in grants])
+    renewal = Renewal(ledger, ("k5",), lambda kernel_id, grant: None, logging.getLogger(__name__))
+    ledger.commit(granted=[replace(one, grant=grants[2])])  # it is confirmed
+    agent = BusyAgent(together=6)
+    asyncio.run(asyncio.wait_for(renewal.renew(agent, list(ledger.snapshot().holdings.values())), 60))
+    assert agent.asked == ["k7", "k6", "k4", "k3", "k1", "k0"], "no kernel may have joined the newest yet"
+    assert all(held.is_confirmed for name, held in ledger.snapshot().holdings.items() if name != "k5")

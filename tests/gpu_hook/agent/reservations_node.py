@@ -117,12 +117,22 @@ class AProcess:
 class AReservationsNode:
     """The agent's reservations over one device of 1 GiB. Making it starts it."""
 
-    def __init__(self, folder: Path, grace_seconds: float = 10.0, orphan_seconds: float = 2.0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        grace_seconds: float = 10.0,
+        orphan_seconds: float = 2.0,
+        reconnect_seconds: float | None = None,
+    ) -> None:
         self.has_kubelet = False  # at the next start
         runtime = RuntimeDir(folder)
         runtime.kernels.mkdir(exist_ok=True)
         self.settings = AgentSettings(
-            runtime, restart_grace_seconds=grace_seconds, orphan_seconds=orphan_seconds, recall_seconds=0.01
+            runtime,
+            restart_grace_seconds=grace_seconds,
+            orphan_seconds=orphan_seconds,
+            reconnect_seconds=orphan_seconds if reconnect_seconds is None else reconnect_seconds,
+            recall_seconds=0.01,
         )
         self._connections = 0
         self.start()

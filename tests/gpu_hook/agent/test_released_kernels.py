@@ -144,6 +144,26 @@ def test_a_kernel_released_before_its_process_is_back_keeps_its_room(a_folder: P
     play(scenario, a_folder)
 
 
+def test_a_grant_outlasts_its_last_connection_longer_than_its_last_process(a_folder: Path) -> None:
+    """A client whose agent was too busy to answer renews on another connection."""
+
+    async def scenario() -> None:
+        node = AReservationsNode(a_folder, orphan_seconds=0.0, reconnect_seconds=3600.0)
+        waiting, other = node.a_connection(), node.a_connection()
+        before = node.reserve(waiting, "waiting", 25)
+        node.reserve(other, "ended", 25)
+        process = AProcess(node.folder("ended"))
+        await process.hello()
+        node.reservations.drop_connection(waiting)
+        node.reservations.drop_connection(other)
+        process.close()
+        await node.gone("ended")
+        assert node.reserve(node.a_connection(), "waiting", 25) is before
+        await node.end(is_killed=True)
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
 BORROWER = """
 import asyncio, sys
 from pathlib import Path
