@@ -464,7 +464,7 @@ def admission_settings(
         caps=settings.gpu_caps(),
         quotas=lambda: quota_file.quotas,
         cordon_of=cordons.of,
-        usage=tenures.team_usage.now,
+        past=tenures.queue.now,
         tenure_of=tenures.of,
         check_class=lambda owner, request, kernelspec: policy.check(find_user(owner), request, kernelspec=kernelspec),
         check_queue=limits.check_queue,

@@ -62,7 +62,7 @@ class Admission:
         self._clock = clock
         self._settings = settings
         self._log = log or logging.getLogger(__name__)
-        self._ledger = Ledger(settings.quotas, settings.cordon_of, settings.usage)
+        self._ledger = Ledger(settings.quotas, settings.cordon_of, settings.past)
         self._queue = RequestQueue()
         # Ended grants of which their agent does not know yet.
         self._releases = Releases(self._log)
@@ -459,7 +459,7 @@ class Admission:
             self._queue.add(return_of(holding, *self._since(holding.since)))
 
     def _rank(self) -> None:
-        self._queue.rank(queue_order(self._ledger.snapshot(), self._queue.pending()))
+        self._queue.rank(queue_order(self._ledger.snapshot(), self._queue.pending(), self._clock.now()))
 
     async def _finish_releases(self) -> None:
         resolve(await self._tell_releases())

@@ -19,6 +19,7 @@ from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Reques
 
 from .capacity import Capacity, CapacityDevice, Held, NodeRoom
 from .cordons import DRAIN, Cordon
+from .queue_policy import PastUse
 from .resize import held_of, quota_of
 
 # Stands for the kernel that another one leaves for, where an earlier gateway knew it.
@@ -249,8 +250,7 @@ class LedgerSnapshot:
     cordons: Mapping[str, Cordon] = field(default_factory=lambda: MappingProxyType({}))
     busy: frozenset[str] = frozenset()
     is_complete: bool = True
-    # What teams had over their quotas before, as parts of the GPUs.
-    usage: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    past: PastUse = field(default_factory=PastUse)
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -440,18 +440,18 @@ class Ledger:
     """The current snapshot, which one method changes.
 
     ``quotas`` returns the teams' quotas that are in force at a commit, ``cordon_of`` that of a node,
-    ``usage`` what teams had over their quotas before.
+    ``past`` the queue's memory.
     """
 
     def __init__(
         self,
         quotas: Callable[[], Quotas | None] = lambda: None,
         cordon_of: Callable[[str], Cordon | None] = lambda node: None,
-        usage: Callable[[], Mapping[str, float]] = dict,
+        past: Callable[[], PastUse] = PastUse,
     ) -> None:
         self._quotas = quotas
         self._cordon_of = cordon_of
-        self._usage = usage
+        self._past = past
         self._current = LedgerSnapshot(quotas=quotas())
         self._others = Others()
         self._told: frozenset[str] = frozenset()  # kernels that leave or have left, as the agent last said
@@ -506,7 +506,7 @@ class Ledger:
             cordons=MappingProxyType(cordons),
             busy=others.busy,
             is_complete=others.is_complete,
-            usage=self._usage(),
+            past=self._past(),
         )
 
     def _told_by(

@@ -32,6 +32,7 @@ from .ledger import Holding, LedgerSnapshot
 from .lending.backfill import is_harmless
 from .lending.reclaim import Evict, State, reclaim
 from .lending.team_quotas import Claimant, Shortage, TeamQuotas, ranked
+from .queue_policy import by_policy
 from .resize import check_devices, needs_capacity
 from .wait_reason import WaitReason, cordoned, evicted, evicting, lacking, replaced_kernel, team_quota
 
@@ -146,7 +147,7 @@ def plan(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> Pl
     Refuse requests that never fit or waited too long. Let the rest wait.
     """
     snapshot = snapshot.with_renewed(one.kernel_id for one in pending)
-    served = serve(snapshot, queue_order(snapshot, pending), now)
+    served = serve(snapshot, queue_order(snapshot, pending, now), now)
     served.drain()
     reasons = _Reasons(served)
     waiting = tuple(Wait(one.kernel_id, place, reasons.of(one)) for place, one in enumerate(served.blocked, 1))
@@ -399,7 +400,7 @@ def expected_starts(
     no such moment are left out, and those behind the first 16 of the queue.
     """
     found: dict[str, float] = {}
-    left = queue_order(snapshot, pending)[:_MOST_FORESEEN]
+    left = queue_order(snapshot, pending, now)[:_MOST_FORESEEN]
     for one in left:
         ends = {**ends, **dict.fromkeys(one.replaces if one.is_preempting else (), now)}
     known = {kernel_id: max(now, at) for kernel_id, at in ends.items() if kernel_id in snapshot.holdings}
@@ -409,7 +410,7 @@ def expected_starts(
         snapshot, left = _ended(snapshot, gone), [one for one in left if one.kernel_id not in gone]
         is_settled = False
         while left and not is_settled:
-            served = serve(snapshot, queue_order(snapshot, left), moment)
+            served = serve(snapshot, queue_order(snapshot, left, moment), moment)
             found |= {admit.kernel_id: moment for admit in served.admissions}
             snapshot = carried_out(snapshot, left, served)
             left, is_settled = list(served.blocked), not served.preempting
@@ -435,11 +436,11 @@ def _ended(snapshot: LedgerSnapshot, kernel_ids: Iterable[str]) -> LedgerSnapsho
     return snapshot
 
 
-def queue_order(snapshot: LedgerSnapshot, pending: Sequence[Pending]) -> list[Pending]:
+def queue_order(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> list[Pending]:
     """Return the order in which a plan serves the requests, and thus their places in the queue.
 
     No other rule gives a place. Requests whose replaced kernels are ending come first, then those
-    that free capacity, then all others as they arrived, or as their teams' quotas have it.
+    that free capacity, then all others as they arrived, or as the quota file's policy and quotas have it.
     """
     capacity, quotas = snapshot.capacity(), TeamQuotas.of(snapshot)
     first, freeing, rest = list[Pending](), list[Pending](), list[Pending]()
@@ -449,6 +450,7 @@ def queue_order(snapshot: LedgerSnapshot, pending: Sequence[Pending]) -> list[Pe
         else:
             (freeing if _frees_capacity(snapshot, capacity, one) else rest).append(one)
     if quotas is not None:
+        rest = by_policy(quotas.quotas.order, rest, snapshot.holdings.values(), snapshot.past, now)
         rest = [rest[place] for place in ranked(quotas, [one.claimant for one in rest])]
     return [*first, *freeing, *rest]
 

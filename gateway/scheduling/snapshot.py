@@ -15,6 +15,7 @@ from .ledger import Holding, KernelRef, LedgerSnapshot, Node
 from .lending.tenure import Tenure
 from .planner import Pending
 from .queue import QueueEntry
+from .queue_policy import PastUse
 from .quotas import GpuCaps
 
 
@@ -78,8 +79,8 @@ class AdmissionSettings:
 
     caps: GpuCaps = field(default_factory=GpuCaps)
     quotas: Callable[[], Quotas | None] = lambda: None
-    # Returns what teams had over their quotas before, as parts of the GPUs.
-    usage: Callable[[], Mapping[str, float]] = dict
+    # Returns the queue's memory.
+    past: Callable[[], PastUse] = PastUse
     # Returns what an earlier gateway knew of a kernel's grant; None for nothing.
     tenure_of: Callable[[str], Tenure | None] = lambda kernel_id: None
     # Returns the cordon of a node; None for one that is not cordoned.

@@ -1,4 +1,4 @@
-"""The tenures of this gateway's grants, and their teams' use over quota, in files that outlive it."""
+"""The tenures of this gateway's grants, and the queue's memory, in files that outlive it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
 from jupyter_aliquot.gateway.scheduling.lending.tenure import Tenure, tenure_of
 
 from .kept_file import KeptFile
-from .team_usage import TeamUsage
+from .queue_memory import QueueMemory
 
 
 class Tenures:
@@ -23,7 +23,7 @@ class Tenures:
     def __init__(self, path: Path | None, clock: Clock, log: logging.Logger) -> None:
         # Not durable: kernels do not outlive a power cut.
         self._file = KeptFile(path, "tenures", clock, log)
-        self.team_usage = TeamUsage(path and path.with_name("team-usage.json"), clock, log)
+        self.queue = QueueMemory(path and path.with_name("queue-memory.json"), clock, log)
         self._offset = clock.wall() - clock.now()
         nothing: dict[str, Tenure] = {}
         self._found = self._file.read(_tenures, nothing)
@@ -35,7 +35,7 @@ class Tenures:
 
     def note(self, ledger: LedgerSnapshot) -> None:
         """Note the grants. Called after each cycle of admission."""
-        self.team_usage.note(ledger)
+        self.queue.note(ledger)
         noted = {kernel_id: tenure_of(holding, self._offset) for kernel_id, holding in ledger.holdings.items()}
         if not self._file.is_kept or noted == self._noted:
             return
@@ -45,7 +45,7 @@ class Tenures:
     async def flush(self) -> None:
         """Wait until all is on disk."""
         await self._file.flush()
-        await self.team_usage.flush()
+        await self.queue.flush()
 
 
 def _tenures(record: Mapping[str, Any]) -> dict[str, Tenure]:

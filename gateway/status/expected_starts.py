@@ -41,7 +41,8 @@ class ExpectedStarts:
     def _foresee(
         self, ledger: LedgerSnapshot, pending: tuple[Pending, ...], ends: Mapping[str, float], wall: float
     ) -> Mapping[str, float]:
-        # Announcements are in wall clock time, deadlines in monotonic time.
+        # Announcements are in wall clock time, all else in monotonic time.
         ahead = self._clock.wall() - self._clock.now()
-        dated = [one if one.deadline is None else replace(one, deadline=one.deadline + ahead) for one in pending]
-        return expected_starts(ledger, dated, ends, wall)
+        dated = {kernel_id: at - ahead for kernel_id, at in ends.items()}
+        found = expected_starts(ledger, pending, dated, wall - ahead)
+        return {kernel_id: at + ahead for kernel_id, at in found.items()}

@@ -12,8 +12,8 @@ from .budgets import NO_BUDGETS, read_budgets
 from .values import ANY_MODEL, BORROWERS, ENDED, NOTHING, QUEUE_ORDERS, Amounts, Quotas, Team
 from .yaml_nodes import Problem, Problems, Value, read_yaml
 
-# The orders that admission has. The others need a kernel's end, and are the simulator's.
-ORDERS_IN_FORCE = ("fifo", "drf")
+# The orders that admission has.
+ORDERS_IN_FORCE = ("fifo", "las", "gittins", "drf")
 
 _FILE = ("organization", "queue", "defaults", "teams", "budgets")
 _QUEUE = ("order", "backfill", "usageHalfLife")
@@ -56,8 +56,8 @@ def _read(document: Value) -> Quotas:
     order = queue["order"].choice(QUEUE_ORDERS) if "order" in queue else None
     if order is not None and order not in ORDERS_IN_FORCE:
         queue["order"].refuse(
-            f"one of {', '.join(ORDERS_IN_FORCE)}: no end of a notebook is known, and {order} needs that or a kernel "
-            "that stops for another; `aliquot simulate` has it"
+            f"one of {', '.join(ORDERS_IN_FORCE)}: no end of a notebook is known, and {order} needs it; "
+            "`aliquot simulate` has it"
         )
     backfill = queue["backfill"].truth() if "backfill" in queue else None
     half_life = queue["usageHalfLife"].seconds() if "usageHalfLife" in queue else None

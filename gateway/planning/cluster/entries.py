@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from jupyter_aliquot.gateway.planning.priority import Order, urgency
+
 from .decisions import WaitReason
 from .engine import Work
-from .rules import Order, PlanningError, Rules
+from .rules import PlanningError, Rules
 from .snapshot import Locality, Request
 from .team_queues import Key
 from .team_tree import TeamTree
@@ -123,13 +125,8 @@ def _check(request: Request) -> None:
 
 
 def _value(request: Request, rules: Rules) -> Sequence[float]:
-    if rules.order is Order.LAS:
-        return (request.attained,)
-    if rules.order is Order.GITTINS and rules.gittins is not None:
-        return (-rules.gittins.of(request.attained),)
-    if request.estimate is None:
-        return (math.inf,)
-    return (request.estimate * (request.milli if rules.order is Order.SRSF else 1),)
+    attained, estimate = request.attained, request.estimate
+    return urgency(rules.order, attained=attained, estimate=estimate, milli=request.milli, past=rules.gittins)
 
 
 def _relaxed(request: Request, rules: Rules, now: float) -> Locality:

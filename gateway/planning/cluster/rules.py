@@ -7,21 +7,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 from jupyter_aliquot.gateway.planning.gittins import GittinsIndex
+from jupyter_aliquot.gateway.planning.priority import Order
 from jupyter_aliquot.provisioner.errors import AliquotError
 
 
 class PlanningError(AliquotError):
     """A snapshot, a request or a rule from which no plan can be made."""
-
-
-class Order(str, Enum):
-    """The order of requests of equal priority in a team."""
-
-    FIFO = "fifo"
-    LAS = "las"
-    GITTINS = "gittins"
-    SRTF = "srtf"
-    SRSF = "srsf"
 
 
 class TeamOrder(str, Enum):

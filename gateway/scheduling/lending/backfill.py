@@ -51,9 +51,10 @@ def is_harmless(
     return True
 
 
-def backfilled_since(snapshot: LedgerSnapshot, since: float) -> list[Holding]:
-    """Return the backfilled kernels that were requested after this moment, the last one first."""
-    found = [one for one in snapshot.unsettled.values() if one.is_backfilled and one.queued_at > since]
+def backfilled_before(snapshot: LedgerSnapshot, kernel_id: str, since: float) -> list[Holding]:
+    """Return the backfilled kernels that passed a request or came after it, the last one first."""
+    backfilled = (one for one in snapshot.unsettled.values() if one.is_backfilled)
+    found = [one for one in backfilled if one.queued_at > since or kernel_id in one.passed]
     return sorted(found, key=lambda one: (-one.queued_at, one.grant.kernel_id))
 
 

@@ -16,7 +16,7 @@ from jupyter_aliquot.gateway.scheduling.resize import held_of
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 from jupyter_aliquot.provisioner.resources import WorkloadClass
 
-from .backfill import backfilled_since
+from .backfill import backfilled_before
 from .team_quotas import Claimant, TeamQuotas, ranked
 
 # A kernel that may leave, and whether it does for a quota.
@@ -76,7 +76,7 @@ def reclaim(state: State, kernel_id: str, claimant: Claimant, since: float) -> R
     """
     if not any(node.can_evict for node in state.snapshot.nodes):
         return None
-    candidates = _candidates(state, claimant, since)
+    candidates = _candidates(state, kernel_id, claimant, since)
     for first in range(min(len(candidates), _MOST_TRIES)):
         # A team that borrows little stops to borrow with its first kernel: another one may be needed.
         chosen = _choose(state, claimant, [candidates[first], *candidates[:first], *candidates[first + 1 :]])
@@ -117,14 +117,14 @@ def _parts(capacity: Capacity, quotas: TeamQuotas | None, claimant: Claimant) ->
     return placed if isinstance(placed, tuple) else None
 
 
-def _candidates(state: State, claimant: Claimant, since: float) -> list[Candidate]:
+def _candidates(state: State, kernel_id: str, claimant: Claimant, since: float) -> list[Candidate]:
     """Return the kernels that may leave, the first to leave first, and whether for a quota.
 
     Backfilled kernels come first: they were started on that condition. Then come kernels of teams
     that borrow: those that can be swapped out before those that end, low priority before normal,
     then the team that borrows most for its weight, then the newest.
     """
-    backfilled = [one for one in backfilled_since(state.snapshot, since) if _can_leave(state, one)]
+    backfilled = [one for one in backfilled_before(state.snapshot, kernel_id, since) if _can_leave(state, one)]
     backfilled = [one for one in backfilled if _returns_after(state.quotas, claimant, one, backfilled)]
     found = [(one, False) for one in backfilled]
     quotas = state.quotas

@@ -94,7 +94,7 @@ class TeamQuotas:
             if not device.is_lost:
                 there = round(WHOLE * rule.most_of(device.uuid))
                 gpus[models[device.uuid]] = gpus.get(models[device.uuid], 0) + there
-        found = TeamQuotas(TeamTree(quotas, gpus, usage=snapshot.usage), models)
+        found = TeamQuotas(TeamTree(quotas, gpus, usage=snapshot.past.usage), models)
         held = (*snapshot.holdings.values(), *snapshot.ending.values())
         uses = [use for holding in held for use in found.uses_of(holding)]
         return replace(found, tree=found.tree.plus(uses))

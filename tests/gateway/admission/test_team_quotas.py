@@ -10,6 +10,7 @@ from hypothesis import example, given, strategies as st
 from jupyter_aliquot.gateway.scheduling.ledger import Device, Holding, KernelRef, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.lending.team_quotas import TeamQuotas
 from jupyter_aliquot.gateway.scheduling.planner import Pending, Plan, plan
+from jupyter_aliquot.gateway.scheduling.queue_policy import PastUse
 from jupyter_aliquot.gateway.scheduling.resize import held_of, quota_of
 from jupyter_aliquot.gateway.scheduling.wait_reason import WaitCode
 from jupyter_aliquot.gateway.teams.reading import read_quotas
@@ -177,12 +178,14 @@ def test_of_teams_that_borrow_the_one_that_borrowed_less_before_is_served_first(
     waiting = [asks("x", "ann", 100), asks("y", "bob", 100)]
     node = a_node(1, text)
     assert admitted(plan(node, waiting, 1.0)) == ["x"]
-    assert admitted(plan(replace(node, usage={"a": 0.2}), waiting, 1.0)) == ["x"], "neither borrows anything yet"
+    assert admitted(plan(replace(node, past=PastUse({"a": 0.2})), waiting, 1.0)) == ["x"], (
+        "neither borrows anything yet"
+    )
     borrows = runs(runs(a_node(3, text), "k1", "ann", 100), "k2", "bob", 100)
     assert admitted(plan(borrows, waiting, 1.0)) == ["x"]
-    assert admitted(plan(replace(borrows, usage={"a": 0.2}), waiting, 1.0)) == ["y"]
+    assert admitted(plan(replace(borrows, past=PastUse({"a": 0.2})), waiting, 1.0)) == ["y"]
     owed = [asks("x", "ann", 100), asks("y", "bob", 100)]
-    within = replace(a_node(1, TWO), usage={"a": 5.0})
+    within = replace(a_node(1, TWO), past=PastUse({"a": 5.0}))
     assert admitted(plan(within, owed, 1.0)) == ["x"], "use within quota is not held against a team"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from jupyter_aliquot.gateway.planning.cluster.decisions import Cause, Kind, Move, Plan, Withdrawal
 from jupyter_aliquot.gateway.planning.cluster.planner import plan
-from jupyter_aliquot.gateway.planning.cluster.rules import NodeOrder, Order, PlanningError, Rules
+from jupyter_aliquot.gateway.planning.cluster.rules import NodeOrder, PlanningError, Rules
 from jupyter_aliquot.gateway.planning.cluster.snapshot import (
     ClusterNode,
     Locality,
@@ -20,6 +20,7 @@ from jupyter_aliquot.gateway.planning.cluster.snapshot import (
     Snapshot,
     Team,
 )
+from jupyter_aliquot.gateway.planning.priority import Order
 from jupyter_aliquot.gateway.planning.surplus import decayed
 
 ALICE = Team("alice", quotas={"": Quota(2000)})
@@ -166,9 +167,9 @@ def test_a_team_keeps_what_it_does_not_lend() -> None:
 
 def test_orders_rank_by_service_estimate_and_arrival() -> None:
     pending = [
-        Request("old", "", (1000,), submitted=0.0, attained=900.0, estimate=500.0),
+        Request("old", "", (1000,), submitted=0.0, attained=9000.0, estimate=500.0),
         Request("new", "", (1000,), submitted=1.0, attained=0.0, estimate=900.0),
-        Request("short", "", (1000,), submitted=2.0, attained=950.0, estimate=10.0),
+        Request("short", "", (1000,), submitted=2.0, attained=9500.0, estimate=10.0),
     ]
     for order, want in ((Order.FIFO, "old"), (Order.LAS, "new"), (Order.SRTF, "short")):
         assert set(started(plan(a_snapshot(1), pending, 3.0, Rules(order=order)))) == {want}

@@ -12,7 +12,7 @@ import pytest
 from jupyter_aliquot.gateway.scheduling.ledger import Device, Holding, KernelRef, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.lending.tenure import Tenure, resumed
 from jupyter_aliquot.gateway.scheduling.resize import quota_of
-from jupyter_aliquot.gateway.state.team_usage import TeamUsage
+from jupyter_aliquot.gateway.state.queue_memory import QueueMemory
 from jupyter_aliquot.gateway.state.tenures import Tenures
 from jupyter_aliquot.gateway.teams.reading import read_quotas
 from jupyter_aliquot.gpu_hook.placement.placement import Part
@@ -114,17 +114,17 @@ def test_a_restarted_gateway_knows_what_teams_borrowed(tmp_path: Path) -> None:
 
     async def run() -> None:
         clock = Clock()
-        before = TeamUsage(tmp_path / "usage.json", clock, LOG)
+        before = QueueMemory(tmp_path / "usage.json", clock, LOG)
         before.note(held)
         clock.at += 3600.0
-        assert before.now() == {"a": pytest.approx(0.25)}, "half of the GPUs, for one half-life"
+        assert before.now().usage == {"a": pytest.approx(0.25)}, "half of the GPUs, for one half-life"
         await before.flush()
-        after = TeamUsage(tmp_path / "usage.json", clock, LOG)
-        assert after.now() == {}, "until it has seen the file's half-life"
+        after = QueueMemory(tmp_path / "usage.json", clock, LOG)
+        assert after.now().usage == {}, "until it has seen the file's half-life"
         after.note(replace(held, holdings={}))
-        assert after.now() == {"a": pytest.approx(0.25)}
+        assert after.now().usage == {"a": pytest.approx(0.25)}
         clock.at += 3600.0
-        assert after.now() == {"a": pytest.approx(0.125)}
+        assert after.now().usage == {"a": pytest.approx(0.125)}
         await after.flush()
 
     asyncio.run(run())

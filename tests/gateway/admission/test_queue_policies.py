@@ -1,0 +1,80 @@
+"""The policies of the quota file: least attained service and Gittins index over users, in plans."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, strategies as st
+
+from jupyter_aliquot.gateway.planning.gittins import GittinsIndex
+from jupyter_aliquot.gateway.scheduling.ledger import Device, Holding, KernelRef, LedgerSnapshot, Node
+from jupyter_aliquot.gateway.scheduling.planner import Pending, plan
+from jupyter_aliquot.gateway.scheduling.queue_policy import PATIENCE_SECONDS, PastUse
+from jupyter_aliquot.gateway.teams.reading import read_quotas
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
+
+GIB = 1 << 30
+HOUR = 3600.0
+
+
+def a_ledger(policy: str, **granted_at: float) -> LedgerSnapshot:
+    """Return the ledger of a device with nothing free, on which each user has a quarter since then."""
+    text = f'queue: {{order: {policy}, backfill: false}}\nteams:\n  all: {{users: ["*"], nominalQuota: 4}}\n'
+    device = Device("GPU-0", 0, "Stub", Bytes(8 * GIB), GpuShare(100), Bytes(8 * GIB))
+    return LedgerSnapshot(
+        node=Node("n", "stub", (device,)),
+        holdings={user: holds(user, since) for user, since in granted_at.items()},
+        quotas=read_quotas(text, "aliquot.yaml"),
+    )
+
+
+def holds(user: str, since: float) -> Holding:
+    grant = Grant(user, user, Request(GpuShare(25)), "n", (Quota("GPU-0", 0, GpuShare(25), Bytes(GIB)),), "", ())
+    return Holding(grant, KernelRef(user, user), 0.0, granted_at=since)
+
+
+def asks(user: str, since: float) -> Pending:
+    return Pending(f"more-{user}", user, Request(GpuShare(25)), since)
+
+
+def queue(ledger: LedgerSnapshot, *pending: Pending, now: float) -> list[str]:
+    return [one.kernel_id.removeprefix("more-") for one in plan(ledger, pending, now).waiting]
+
+
+def test_the_user_who_had_less_of_the_gpus_goes_first() -> None:
+    held = {"long": 0.0, "short": 9.5 * HOUR}
+    requests = [asks("long", 9.8 * HOUR), asks("short", 9.9 * HOUR), asks("new", 9.95 * HOUR)]
+    assert queue(a_ledger("fifo", **held), *requests, now=10 * HOUR) == ["long", "short", "new"]
+    assert queue(a_ledger("las", **held), *requests, now=10 * HOUR) == ["short", "new", "long"]
+
+
+def test_small_differences_reorder_nothing() -> None:
+    held = {"first": 0.0, "second": 60.0}
+    assert queue(a_ledger("las", **held), asks("first", 70.0), asks("second", 80.0), now=120.0) == ["first", "second"]
+
+
+def test_a_request_that_waited_for_an_hour_goes_first() -> None:
+    ledger = a_ledger("las", long=0.0)
+    requests = [asks("long", 10 * HOUR), asks("new", 10 * HOUR + 60.0)]
+    assert queue(ledger, *requests, now=10 * HOUR + PATIENCE_SECONDS - 1.0) == ["new", "long"]
+    assert queue(ledger, *requests, now=10 * HOUR + PATIENCE_SECONDS) == ["long", "new"]
+
+
+def test_with_gittins_goes_first_who_is_most_likely_to_end_soon() -> None:
+    ledger = replace(a_ledger("gittins", near=7 * HOUR, far=0.0), past=PastUse(services=GittinsIndex([3300.0] * 9)))
+    requests = [asks("far", 8.8 * HOUR), asks("new", 8.9 * HOUR), asks("near", 9.0 * HOUR)]
+    assert queue(ledger, *requests, now=9 * HOUR) == ["near", "new", "far"]
+    nothing_known = replace(ledger, past=PastUse())
+    assert queue(nothing_known, *requests, now=9 * HOUR) == ["new", "near", "far"]
+
+
+@given(st.lists(st.floats(0, 5 * HOUR), min_size=1, max_size=6), st.sampled_from(["las", "gittins"]))
+def test_none_waits_behind_more_than_an_hour_of_later_requests(arrivals: list[float], policy: str) -> None:
+    now = 10 * HOUR
+    ledger = a_ledger(policy, old=0.0)
+    late = sorted(now - one for one in arrivals)
+    order = queue(
+        ledger, asks("old", now - PATIENCE_SECONDS), *(asks(f"u{at}", s) for at, s in enumerate(late)), now=now
+    )
+    before = order[: order.index("old")]
+    assert all(late[int(user[1:])] <= now - PATIENCE_SECONDS for user in before)
