@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 from .fragmentation import Fragmentation
@@ -17,6 +18,14 @@ from .node import Demand, Node, Parts
 Score = tuple[float, ...]
 # Of CPU among nodes on which fragmentation grows alike. Found on Alibaba's trace (docs/results).
 CPU_WEIGHT = 0.7
+
+
+class NodeOrder(str, Enum):
+    """The choice of nodes."""
+
+    BEST_FIT = "best-fit"
+    SPREAD = "spread"
+    FRAGMENTATION = "fragmentation"
 
 
 @dataclass(frozen=True)
@@ -131,3 +140,23 @@ def _orders(node: Node, demand: Demand) -> list[list[int]]:
 
 def _coarse(gradient: float) -> int:
     return math.floor(100.0 / (1.0 + math.exp(-gradient / DEVICE)))
+
+
+def node_key(
+    order: NodeOrder, free: Sequence[int], after: Sequence[int], fragmentation: Fragmentation | None = None
+) -> Score:
+    """Return the key of a node for a request whose devices were chosen already: the smallest wins.
+
+    Args:
+        order: the rule.
+        free: thousandths of each device that are free.
+        after: the same with the request on them.
+        fragmentation: the measure, for that order.
+    """
+    on_node = sum(free)
+    if order is NodeOrder.SPREAD:
+        return (-on_node,)
+    left = sum(before for before, then in zip(free, after, strict=True) if then < before)
+    if order is NodeOrder.FRAGMENTATION and fragmentation is not None:
+        return (-_coarse(fragmentation.of(0, free) - fragmentation.of(0, after)), left, on_node)
+    return (left, on_node)

@@ -12,12 +12,16 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from jupyter_aliquot.gateway.planning.fragmentation import Fragmentation
+from jupyter_aliquot.gateway.planning.jobs import DEVICE
+from jupyter_aliquot.gateway.planning.node_choice import NodeOrder, Score, node_key
 from jupyter_aliquot.gpu_hook.placement.host_memory import HostRoom, host_room
 from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription, Reserved, device_state
 from jupyter_aliquot.gpu_hook.placement.placement import (
     BAD_REQUEST,
     DEVICE_LOST,
     NO_ROOM,
+    WHOLE,
     DeviceState,
     Part,
     Refusal,
@@ -26,6 +30,7 @@ from jupyter_aliquot.gpu_hook.placement.placement import (
 )
 from jupyter_aliquot.provisioner.resources import Request, WorkloadClass
 
+_MILLI = DEVICE // WHOLE  # thousandths of a device in one hundredth
 # Of several nodes' refusals, the first of these counts: what waiting helps comes first.
 _GRAVITY = {BAD_REQUEST: 0, NO_ROOM: 1, DEVICE_LOST: 2}
 _NO_DEVICES = Refusal(DEVICE_LOST, "Requested a part of a device of a node that is not known any more. Plan again")
@@ -79,7 +84,8 @@ class Capacity:
     ``is_complete`` is False, a node exists of which nothing is known yet.
 
     ``lowered`` has, for each device, the most times its memory that the teams of its kernels let it be
-    reserved; ``overcommit`` is that of the team of the kernel to place.
+    reserved; ``overcommit`` is that of the team of the kernel to place. ``usual`` are the usual sizes,
+    for the order of nodes that needs them.
     """
 
     devices: tuple[CapacityDevice, ...] = ()
@@ -89,6 +95,8 @@ class Capacity:
     is_complete: bool = True
     lowered: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     overcommit: float = math.inf
+    node_order: NodeOrder = NodeOrder.BEST_FIT
+    usual: Fragmentation | None = None
 
     def under(self, overcommit: float) -> Capacity:
         """Return the capacity for a kernel of a team that overcommits devices so far at most."""
@@ -109,8 +117,9 @@ class Capacity:
     def place(self, request: Request, held: Held | None = None) -> tuple[Part, ...] | Refusal:
         """Return the parts for a request, or the reason why it does not fit.
 
-        A running kernel keeps its devices (*held*). A new one gets the node where it leaves the
-        least: first on its devices, so that whole ones stay free, then on the node.
+        A running kernel keeps its devices (*held*). A new one gets the node that ``node_order``
+        says; by default that where it leaves the least, on its devices and then on the node, so
+        that whole ones stay free.
         """
         size, is_burstable = (request.gpus.hundredths, request.memory_limit), request.residency != "off"
         if held is None:
@@ -124,7 +133,7 @@ class Capacity:
 
     def _place_anywhere(self, request: Request) -> tuple[Part, ...] | Refusal:
         size, is_burstable = (request.gpus.hundredths, request.memory_limit), request.residency != "off"
-        found: list[tuple[bool, int, int, int, tuple[Part, ...]]] = []
+        found: list[tuple[bool, Score, int, tuple[Part, ...]]] = []
         refusals: list[Refusal] = []
         for place_of_node, (name, room) in enumerate(self.nodes.items()):
             states = self._states_of(name, request.workload_class)
@@ -136,13 +145,16 @@ class Capacity:
                 continue
             if len(self.nodes) == 1:
                 return placed
-            taken = {part.uuid for part in placed}
-            left = sum(one.free_hundredths for one in states if one.uuid in taken)
-            on_node = sum(one.free_hundredths for one in states)
-            found.append((room.is_busy, left, on_node, place_of_node, placed))
+            found.append((room.is_busy, self._key_of(states, placed), place_of_node, placed))
         if found:
             return min(found)[-1]
         return min(refusals, key=lambda one: _GRAVITY.get(one.code, len(_GRAVITY)), default=_NO_DEVICES)
+
+    def _key_of(self, states: Sequence[DeviceState], placed: Iterable[Part]) -> Score:
+        taken = {part.uuid: part.hundredths for part in placed}
+        free = [_MILLI * one.free_hundredths for one in states]
+        after = [left - _MILLI * taken.get(one.uuid, 0) for one, left in zip(states, free, strict=True)]
+        return node_key(self.node_order, free, after, self.usual)
 
     def place_back(self, request: Request, parts: Sequence[Part]) -> tuple[Part, ...] | Refusal:
         """Return the parts of an evicted kernel on its devices, or the reason why they do not fit there now."""

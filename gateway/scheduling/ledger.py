@@ -11,6 +11,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 
+from jupyter_aliquot.gateway.planning.fragmentation import Fragmentation
+from jupyter_aliquot.gateway.planning.node import Demand
+from jupyter_aliquot.gateway.planning.node_choice import NodeOrder
 from jupyter_aliquot.gateway.sizes.grammar import resized_name
 from jupyter_aliquot.gateway.teams.values import Quotas
 from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription, Reserved
@@ -310,7 +313,14 @@ class LedgerSnapshot:
             if not holding.is_confirmed and not holding.is_evicted:
                 held = held_of(holding.grant)
                 capacity = capacity.take(held.parts, held.workload_class)
-        return replace(capacity, lowered=self._lowered())
+        order = NodeOrder.BEST_FIT if self.quotas is None else self.quotas.node_order
+        return replace(capacity, lowered=self._lowered(), node_order=order, usual=self._usual(order))
+
+    def _usual(self, order: NodeOrder) -> Fragmentation | None:
+        """Return the measure of fragmentation by the kernels that run, for the order that needs it."""
+        if order is not NodeOrder.FRAGMENTATION:
+            return None
+        return Fragmentation(Demand(10 * one.grant.request.gpus.hundredths) for one in self.holdings.values())
 
     def _lowered(self) -> Mapping[str, tuple[float, ...]]:
         """Return the overcommit that the teams of each device's kernels allow there."""

@@ -23,6 +23,7 @@ _NAMES = MappingProxyType(
         "borrowers": "borrowingPriority",
         "is_backfilling": "queue.backfill",
         "order": "queue.order",
+        "node_order": "queue.placement",
         "usage_half_life": "queue.usageHalfLife",
     }
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from types import MappingProxyType
 
 from jupyter_aliquot.gateway.planning.hierarchy import faults
+from jupyter_aliquot.gateway.planning.node_choice import NodeOrder
 from jupyter_aliquot.provisioner.errors import RequestError
 
 from .budgets import NO_BUDGETS, read_budgets
@@ -16,7 +17,7 @@ from .yaml_nodes import Problem, Problems, Value, read_yaml
 ORDERS_IN_FORCE = ("fifo", "las", "gittins", "drf")
 
 _FILE = ("organization", "queue", "defaults", "teams", "budgets")
-_QUEUE = ("order", "backfill", "usageHalfLife")
+_QUEUE = ("order", "backfill", "placement", "usageHalfLife")
 _POLICY = ("overQuotaWeight", "reclaimMinRuntime", "mayBeEnded", "borrowingPriority", "overcommit")
 _MEMBERS = ("parent", "users", "groups", "formerNames")
 TEAM_KEYS = (*_MEMBERS, "nominalQuota", "borrowingLimit", "lendingLimit", *_POLICY)
@@ -60,6 +61,7 @@ def _read(document: Value) -> Quotas:
             "`aliquot simulate` has it"
         )
     backfill = queue["backfill"].truth() if "backfill" in queue else None
+    placement = queue["placement"].choice([one.value for one in NodeOrder]) if "placement" in queue else None
     half_life = queue["usageHalfLife"].seconds() if "usageHalfLife" in queue else None
     default = _policy(Team(""), top["defaults"].fields(_POLICY)) if "defaults" in top else Team("")
     teams = {}
@@ -68,7 +70,13 @@ def _read(document: Value) -> Quotas:
     is_backfilling = True if backfill is None else backfill
     budgets = read_budgets(top["budgets"], teams) if "budgets" in top else NO_BUDGETS
     return Quotas(
-        organization or "", MappingProxyType(teams), order or "fifo", is_backfilling, half_life or None, budgets
+        organization or "",
+        MappingProxyType(teams),
+        order or "fifo",
+        is_backfilling,
+        NodeOrder(placement or NodeOrder.BEST_FIT),
+        half_life or None,
+        budgets,
     )
 
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 from jupyter_aliquot.gateway.planning.hierarchy import Hierarchy
+from jupyter_aliquot.gateway.planning.node_choice import NodeOrder
 
 from .budgets import NO_BUDGETS, Budgets
 
@@ -80,6 +81,7 @@ class Quotas:
     teams: Mapping[str, Team] = field(default_factory=lambda: MappingProxyType({}))
     order: str = "fifo"
     is_backfilling: bool = True
+    node_order: NodeOrder = NodeOrder.BEST_FIT
     usage_half_life: float | None = None
     budgets: Budgets = NO_BUDGETS
 

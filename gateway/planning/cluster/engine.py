@@ -10,11 +10,18 @@ from functools import cached_property
 from jupyter_aliquot.gateway.planning.fragmentation import Fragmentation
 from jupyter_aliquot.gateway.planning.jobs import DEVICE
 from jupyter_aliquot.gateway.planning.node import Demand, Node, Parts
-from jupyter_aliquot.gateway.planning.node_choice import BestFit, FragmentationGradient, Largest, NodeRule, Spread
+from jupyter_aliquot.gateway.planning.node_choice import (
+    BestFit,
+    FragmentationGradient,
+    Largest,
+    NodeOrder,
+    NodeRule,
+    Spread,
+)
 
 from .accounts import Accounts
 from .node_states import NodeStates
-from .rules import NodeOrder, PlanningError, Rules
+from .rules import PlanningError, Rules
 from .snapshot import ClusterNode, Request, Running, Snapshot
 from .team_tree import TeamTree
 

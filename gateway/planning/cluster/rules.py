@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from jupyter_aliquot.gateway.planning.gittins import GittinsIndex
+from jupyter_aliquot.gateway.planning.node_choice import NodeOrder
 from jupyter_aliquot.gateway.planning.priority import Order
 from jupyter_aliquot.provisioner.errors import AliquotError
 
@@ -21,14 +22,6 @@ class TeamOrder(str, Enum):
     FAIR = "fair"
     DRF = "drf"
     FIFO = "fifo"
-
-
-class NodeOrder(str, Enum):
-    """The choice of nodes."""
-
-    BEST_FIT = "best-fit"
-    SPREAD = "spread"
-    FRAGMENTATION = "fragmentation"
 
 
 class Step(str, Enum):

@@ -78,3 +78,36 @@ def test_none_waits_behind_more_than_an_hour_of_later_requests(arrivals: list[fl
     )
     before = order[: order.index("old")]
     assert all(late[int(user[1:])] <= now - PATIENCE_SECONDS for user in before)
+
+
+def placed_on(placement: str, running: dict[str, tuple[int, ...]], hundredths: int) -> str:
+    """Return the node of a new kernel; *running* are the hundredths held of each node's devices."""
+    text = f'queue: {{placement: {placement}}}\nteams:\n  all: {{users: ["*"], nominalQuota: 99}}\n'
+    nodes, holdings = [], dict[str, Holding]()
+    for name, held in running.items():
+        devices = [
+            Device(f"{name}{at}", at, "Stub", Bytes(8 * GIB), GpuShare(one), Bytes(GIB)) for at, one in enumerate(held)
+        ]
+        nodes.append(Node(name, "stub", tuple(devices)))
+        for device, one in zip(devices, held, strict=True):
+            quota = Quota(device.uuid, device.index, GpuShare(one), Bytes(GIB))
+            grant = Grant(device.uuid, "ann", Request(GpuShare(one)), name, (quota,), "", ())
+            holdings |= {device.uuid: Holding(grant, KernelRef(device.uuid, "ann"), 0.0)} if one else {}
+    ledger = LedgerSnapshot(others=tuple(nodes), holdings=holdings, quotas=read_quotas(text, "aliquot.yaml"))
+    pending = Pending("new", "ann", Request(GpuShare(hundredths)), 0.0)
+    (admit,) = plan(ledger, [pending], 1.0).admissions
+    return ledger.capacity().node_of(admit.parts)
+
+
+def test_the_policy_chooses_the_node() -> None:
+    running = {"full": (50, 75), "empty": (0, 0), "half": (0, 50)}
+    assert placed_on("best-fit", running, 25) == "full"
+    assert placed_on("spread", running, 25) == "empty"
+    assert placed_on("fragmentation", running, 25) == "full"
+
+
+def test_fragmentation_keeps_what_the_usual_sizes_need() -> None:
+    """Halves are usual: a quarter breaks no half on a device with three quarters free."""
+    running = {"a": (50, 50, 50), "b": (25,)}
+    assert placed_on("best-fit", running, 25) == "a"
+    assert placed_on("fragmentation", running, 25) == "b"

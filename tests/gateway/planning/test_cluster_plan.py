@@ -9,7 +9,7 @@ import pytest
 
 from jupyter_aliquot.gateway.planning.cluster.decisions import Cause, Kind, Move, Plan, Withdrawal
 from jupyter_aliquot.gateway.planning.cluster.planner import plan
-from jupyter_aliquot.gateway.planning.cluster.rules import NodeOrder, PlanningError, Rules
+from jupyter_aliquot.gateway.planning.cluster.rules import PlanningError, Rules
 from jupyter_aliquot.gateway.planning.cluster.snapshot import (
     ClusterNode,
     Locality,
@@ -20,6 +20,7 @@ from jupyter_aliquot.gateway.planning.cluster.snapshot import (
     Snapshot,
     Team,
 )
+from jupyter_aliquot.gateway.planning.node_choice import NodeOrder
 from jupyter_aliquot.gateway.planning.priority import Order
 from jupyter_aliquot.gateway.planning.surplus import decayed
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from jupyter_aliquot.gateway.planning.cluster.decisions import Kind, Plan
 from jupyter_aliquot.gateway.planning.cluster.planner import plan
-from jupyter_aliquot.gateway.planning.cluster.rules import NodeOrder, Rules, Step, TeamOrder
+from jupyter_aliquot.gateway.planning.cluster.rules import Rules, Step, TeamOrder
 from jupyter_aliquot.gateway.planning.cluster.snapshot import (
     ClusterNode,
     Locality,
@@ -22,6 +22,7 @@ from jupyter_aliquot.gateway.planning.cluster.snapshot import (
 )
 from jupyter_aliquot.gateway.planning.cluster.team_tree import TeamTree, fair_shares
 from jupyter_aliquot.gateway.planning.jobs import DEVICE
+from jupyter_aliquot.gateway.planning.node_choice import NodeOrder
 
 SIZES = (250, 500, 1000, 1500, 2000, 4000)
 NAMES = ("a", "b", "c")
