@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from traitlets import Dict, Float, Int, List, TraitError, Unicode, validate
+from traitlets import Callable, Dict, Enum, Float, Int, List, TraitError, Unicode, Union, validate
 from traitlets.config import Configurable
 
 from jupyter_aliquot.provisioner.errors import RequestError
 from jupyter_aliquot.provisioner.kubernetes.settings import Cluster, PodSettings, Volume
+from jupyter_aliquot.provisioner.kubernetes.slugs import SCHEMES
 
 
 class KernelPods(Configurable):
@@ -25,11 +27,23 @@ class KernelPods(Configurable):
     kernel_resource = Unicode(
         "aliquot.dev/kernel", help="Resource of the node agents' device plugin; each kernel's pod requests one."
     ).tag(config=True)
-    uid = Int(1000, help="User id of kernels whose image sets none; never 0.").tag(config=True)
-    gid = Int(100, help="Group id of kernels whose image sets none, and of their volumes.").tag(config=True)
+    uid = Union(
+        [Int(1000), Callable()], help="User id of kernels whose image sets none, never 0; or a function of the owner."
+    ).tag(config=True)
+    gid = Union(
+        [Int(100), Callable()], help="Group id of kernels whose image sets none; or a function of the owner."
+    ).tag(config=True)
+    fs_gid = Union(
+        [Int(None, allow_none=True), Callable()], help="Group id of the pods' volumes; None: `gid`. Or a function."
+    ).tag(config=True)
+    supplemental_gids = List(Int(), help="More groups of kernels.").tag(config=True)
+    home = Unicode("/tmp", help="Folder in which kernels start, and their HOME.").tag(config=True)
+    slug_scheme = Enum(
+        SCHEMES, "safe", help="How {username} becomes a name of Kubernetes: as `c.KubeSpawner.slug_scheme`."
+    ).tag(config=True)
     volumes = List(
         Dict(),
-        help="Volumes of the pods, as KubeSpawner has them; {username} becomes the owner's name in plain letters.",
+        help="Volumes of the pods, as KubeSpawner has them, with {username}, {user_server} and {unescaped_username}.",
     ).tag(config=True)
     volume_mounts = List(Dict(), help="Where the kernel has these volumes, as KubeSpawner has them.").tag(config=True)
     image_pull_secrets = List(Unicode(), help="Names of the Secrets by which nodes pull images.").tag(config=True)
@@ -43,7 +57,16 @@ class KernelPods(Configurable):
     def settings(self, gateway: str) -> PodSettings:
         """Return the values of the pods of the gateway of this identity. Raises TraitError."""
         return PodSettings(
-            self.cluster(gateway), self.uid, self.gid, self.mounted(), self.start_seconds, self.grace_seconds
+            self.cluster(gateway),
+            partial(_of_owner, self.uid),
+            partial(_of_owner, self.gid),
+            partial(_of_owner, self.fs_gid),
+            tuple(self.supplemental_gids),
+            self.home,
+            self.slug_scheme,
+            self.mounted(),
+            self.start_seconds,
+            self.grace_seconds,
         )
 
     def cluster(self, gateway: str) -> Cluster:
@@ -88,10 +111,11 @@ class KernelPods(Configurable):
         )
 
     @validate("uid")
-    def _is_no_root(self, proposal: dict[str, Any]) -> int:
-        if proposal["value"] < 1:
-            raise TraitError(f"c.KernelPods.uid: {proposal['value']} is no user that kernels may run as. Use 1 or more")
-        return int(proposal["value"])
+    def _is_no_root(self, proposal: dict[str, Any]) -> Any:
+        uid = proposal["value"]
+        if isinstance(uid, int) and uid < 1:
+            raise TraitError(f"c.KernelPods.uid: {uid} is no user that kernels may run as. Use 1 or more")
+        return uid
 
     @validate("volumes")
     def _have_names(self, proposal: dict[str, Any]) -> list[Any]:
@@ -108,3 +132,8 @@ class KernelPods(Configurable):
                     f"c.KernelPods.volume_mounts: {one!r:.80} is no mount. Write {{'name': …, 'mountPath': '/…'}}"
                 )
         return list(proposal["value"])
+
+
+def _of_owner(told: Any, owner: str) -> Any:
+    """Return the value of a setting for an owner's kernels."""
+    return told(owner) if callable(told) else told

@@ -55,7 +55,7 @@ class ClusterAwayError(ClusterError):
 
 @dataclass(frozen=True)
 class Collection:
-    """The objects of one resource in one namespace, of those that a label selector selects.
+    """The objects of one resource in one namespace, of those that the selectors of labels and fields select.
 
     ``prefix`` is ``/api/v1``, or ``/apis/GROUP/VERSION``.
     """
@@ -64,6 +64,7 @@ class Collection:
     plural: str
     namespace: str
     selector: str = ""
+    fields: str = ""
 
     @property
     def path(self) -> str:
@@ -99,7 +100,8 @@ class ClusterClient:
 
     async def list(self, collection: Collection) -> tuple[list[Object], str]:
         """Return the objects, and the version from which to watch them. Raises ClusterError."""
-        answer = await self._call("GET", collection.path, {"labelSelector": collection.selector})
+        selectors = {"labelSelector": collection.selector, "fieldSelector": collection.fields}
+        answer = await self._call("GET", collection.path, selectors)
         return list(answer.get("items") or ()), str(answer["metadata"]["resourceVersion"])
 
     async def read(self, collection: Collection, name: str) -> Object:

@@ -55,7 +55,7 @@ def kernel_pod(cluster: Cluster, record: KernelRecord, plan: PodPlan) -> Manifes
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": plan.grace_seconds,
-        "securityContext": pod_security(plan.uid, plan.gid),
+        "securityContext": pod_security(plan.uid, plan.gid, plan.fs_gid, plan.groups),
         "affinity": on_node(plan.node),
         "initContainers": [_relay(cluster)],
         "containers": [_kernel(cluster, plan)],

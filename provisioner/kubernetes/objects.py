@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .settings import Cluster
@@ -41,13 +41,15 @@ def metadata(
     return told
 
 
-def pod_security(uid: int, gid: int) -> Manifest:
+def pod_security(uid: int, gid: int, fs_gid: int | None = None, groups: Sequence[int] = ()) -> Manifest:
     """Return the security context of a pod, within Pod Security's level *restricted*."""
+    more = {"supplementalGroups": list(groups)} if groups else {}
     return {
         "runAsNonRoot": True,
         "runAsUser": uid,
         "runAsGroup": gid,
-        "fsGroup": gid,
+        "fsGroup": gid if fs_gid is None else fs_gid,
+        **more,
         # A home of a million files is not walked at each start.
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},

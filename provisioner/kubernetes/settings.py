@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,13 +75,17 @@ class Volume:
 class PodSettings:
     """The settings of a gateway's pods.
 
-    ``volumes`` may have ``{username}``, which becomes the owner's name in the letters of names of
-    Kubernetes. ``start_seconds``: how long a pod may take to run.
+    ``uid``, ``gid`` and ``fs_gid`` return those of an owner's kernels. ``volumes`` and ``home`` may have
+    KubeSpawner's fields, such as ``{username}``. ``start_seconds``: how long a pod may take to run.
     """
 
     cluster: Cluster
-    uid: int = 1000
-    gid: int = 100
+    uid: Callable[[str], int] = lambda owner: 1000
+    gid: Callable[[str], int] = lambda owner: 100
+    fs_gid: Callable[[str], int | None] = lambda owner: None
+    groups: tuple[int, ...] = ()
+    home: str = "/tmp"
+    slug_scheme: str = "safe"
     volumes: tuple[Volume, ...] = ()
     start_seconds: float = 600.0
     grace_seconds: int = 30
@@ -92,7 +96,7 @@ class PodPlan:
     """The gateway's decisions about one kernel's pod.
 
     ``node`` is the name of the node that the grant chose. ``uid`` and ``gid`` are those of the user's
-    server. ``cpus`` and ``memory`` are limits; None: none.
+    server, ``fs_gid`` is the group of its volumes, None for ``gid``. ``cpus`` and ``memory`` are limits; None: none.
     """
 
     image: str
@@ -100,6 +104,8 @@ class PodPlan:
     node: str
     uid: int = 1000
     gid: int = 100
+    fs_gid: int | None = None
+    groups: tuple[int, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     cwd: str = ""
     cpus: float | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -83,6 +83,26 @@ def refusal_text(error: ClusterError) -> str:
     return f"The Kubernetes API answered {error.code} {error.reason}: {told}"
 
 
+def warning_text(events: Iterable[Object]) -> str:
+    """Return the last warning among a pod's events, for the user who waits; empty without one."""
+    warnings = [one for one in events if one.get("type") == "Warning"]
+    if not warnings:
+        return ""
+    last = max(warnings, key=_when)
+    reason, message = str(last.get("reason") or ""), str(last.get("message") or "").strip()
+    if reason == "FailedAttachVolume" and "Multi-Attach" in message:
+        return (
+            "A volume of the kernel can be on one node at a time (ReadWriteOnce), and another node has it: "
+            f"{message}. End the server or the kernel that uses it there, or ask for a volume that is ReadWriteMany"
+        )
+    return f"The cluster says ({reason}): {message}"
+
+
+def _when(event: Object) -> str:
+    told = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
+    return str(told or "")
+
+
 def _condition(status: Object, kind: str) -> Object | None:
     return next((one for one in status.get("conditions") or () if one.get("type") == kind), None)
 
@@ -96,6 +116,8 @@ def _scheduling(status: Object) -> str:
         return f"The pod waits for a gate of the cluster, as of a queue: {message}"
     if reason == "SchedulerError":
         return f"The cluster's scheduler failed: {message}"
+    if "volume node affinity conflict" in message:
+        return f"A volume of the kernel belongs to another node than its GPU: {message}"
     return f"No node has room for the pod: {message}"
 
 

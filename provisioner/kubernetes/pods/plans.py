@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,11 +11,11 @@ from jupyter_aliquot.provisioner.errors import LaunchError
 from jupyter_aliquot.provisioner.kubernetes.kernel_pod import CONNECTION_PATH, granted_environment
 from jupyter_aliquot.provisioner.kubernetes.record import KernelRecord
 from jupyter_aliquot.provisioner.kubernetes.settings import PodPlan, PodSettings, Volume
+from jupyter_aliquot.provisioner.kubernetes.slugs import expanded
 from jupyter_aliquot.provisioner.resources import Grant
 from jupyter_aliquot.provisioner.runtime.base import Launch
 
 _PULLS = {Pull.MISSING: "IfNotPresent", Pull.ALWAYS: "Always", Pull.NEVER: "Never"}
-_PLAIN = re.compile(r"[a-z0-9]")
 
 
 def pod_record(launch: Launch, gateway: str, created: float) -> KernelRecord:
@@ -52,38 +51,32 @@ def pod_plan(launch: Launch, plan: ContainerPlan, grant: Grant, settings: PodSet
     own = "" if relay is None else str(relay.kernel_connection_file)
     argv = tuple(word.replace(own, f"{CONNECTION_PATH}/connection.json") if own else word for word in launch.spec.argv)
     uid, _, gid = plan.user.partition(":")
+    home = expanded(settings.home, grant.owner, settings.slug_scheme)
     return PodPlan(
         image=plan.image,
         argv=argv,
         node=grant.node,
-        uid=int(uid or settings.uid),
-        gid=int(gid or settings.gid),
-        env=tuple({**dict(plan.env), **dict(granted_environment(grant))}.items()),
-        cwd=plan.workdir,
+        uid=int(uid or settings.uid(grant.owner)),
+        gid=int(gid or settings.gid(grant.owner)),
+        fs_gid=settings.fs_gid(grant.owner),
+        groups=settings.groups,
+        env=tuple({"HOME": home, **dict(plan.env), **dict(granted_environment(grant))}.items()),
+        cwd=plan.workdir or home,
         cpus=plan.limits.cpus,
         memory=plan.limits.memory,
-        volumes=tuple(_expanded(volume, grant.owner) for volume in settings.volumes),
+        volumes=tuple(_expanded(volume, grant.owner, settings.slug_scheme) for volume in settings.volumes),
         grace_seconds=settings.grace_seconds,
         pull_policy=_PULLS[plan.pull],
     )
 
 
-def safe_name(user: str) -> str:
-    """Return a user's name in letters that names in Kubernetes may have; two users never share one."""
-    letters = (one if _PLAIN.fullmatch(one) else "".join(f"-{byte:02x}" for byte in one.encode()) for one in user)
-    return "".join(letters).lower()
+def _expanded(volume: Volume, owner: str, scheme: str) -> Volume:
+    def fill(told: Any) -> Any:
+        if isinstance(told, str):
+            return expanded(told, owner, scheme)
+        if isinstance(told, Mapping):
+            return {key: fill(value) for key, value in told.items()}
+        return [fill(one) for one in told] if isinstance(told, list) else told
 
-
-def _expanded(volume: Volume, owner: str) -> Volume:
-    name = safe_name(owner)
-    source: Mapping[str, Any] = _filled(volume.source, name)
-    filled = replace(volume, source=source, mount_path=volume.mount_path.replace("{username}", name))
-    return replace(filled, sub_path=volume.sub_path.replace("{username}", name))
-
-
-def _filled(told: Any, name: str) -> Any:
-    if isinstance(told, str):
-        return told.replace("{username}", name)
-    if isinstance(told, Mapping):
-        return {key: _filled(value, name) for key, value in told.items()}
-    return [_filled(one, name) for one in told] if isinstance(told, list) else told
+    paths = {"mount_path": fill(volume.mount_path), "sub_path": fill(volume.sub_path)}
+    return replace(volume, name=fill(volume.name), source=fill(volume.source), **paths)

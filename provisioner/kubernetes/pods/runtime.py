@@ -48,12 +48,11 @@ from jupyter_aliquot.provisioner.runtime.stdio import PipeEnds
 from jupyter_aliquot.provisioner.terminations import ProcessEnd
 
 from .plans import pod_plan, pod_record
+from .starting import DELETED, OVER, StartingPod
 from .store import PodStore, relay_request
 
 _LOOK_SECONDS = 5.0
 _REMEMBERED_ENDS = 1000
-_DELETED = "its pod was deleted by another program than the gateway"
-_OVER = (PodPhase.ENDED, PodPhase.EVICTED)
 
 
 class PodRuntime:
@@ -119,7 +118,8 @@ class PodRuntime:
         try:
             pod = await store.submit(record, made, keys, relay, until, lambda why: self._note(kernel_id, why))
             try:
-                pod = await self._until_running(kernel_id, pod, until)
+                waits = StartingPod(store, pod["metadata"], until, lambda why: self._note(kernel_id, why))
+                pod = await waits.until_running()
             except BaseException:
                 store.delete_later(pod["metadata"]["name"], pod["metadata"]["uid"], 0)
                 raise
@@ -132,34 +132,6 @@ class PodRuntime:
         self._tunnel(kernel_id, pod, keys)
         self._log.info("kernel=%s pod=%s node=%s start=done", kernel_id, name, grant.node)
         return _process(kernel_id, pod["metadata"])
-
-    async def _until_running(self, kernel_id: str, pod: Object, until: float) -> Object:
-        """Return the pod once its kernel's container runs. Raises LaunchError."""
-        store, name, uid = self._store(), pod["metadata"]["name"], pod["metadata"]["uid"]
-        state = PodState(PodPhase.SCHEDULING)
-        while True:
-            changed = store.next_change()
-            found = store.pod(name, uid)
-            if found is not None:
-                state = pod_state(found)
-                if state.phase is PodPhase.RUNNING and (found.get("status") or {}).get("podIP"):
-                    return found
-                if state.phase in _OVER:
-                    raise LaunchError(f"The kernel's pod did not start. {state.reason}")
-                self._note(kernel_id, state.reason)
-            elif store.is_gone(uid):
-                raise LaunchError(f"The kernel did not start: {_DELETED}")
-            else:
-                store.look_for(name, uid)
-            if store.problem:
-                self._note(kernel_id, store.problem)
-            left = until - time.monotonic()
-            if left <= 0:
-                raise LaunchError(
-                    f"The kernel's pod does not run after {self._settings.start_seconds:g} s. "
-                    f"{state.reason or 'The cluster tells no reason'}"
-                )
-            await asyncio.wait({changed}, timeout=min(left, _LOOK_SECONDS))
 
     def _note(self, kernel_id: str, why: str) -> None:
         if why and self._waiting.get(kernel_id) != why:
@@ -264,7 +236,7 @@ class PodRuntime:
 
     async def _found(self, kernel: FoundKernel, pod: Object) -> FoundContainer | None:
         process = _process(kernel.record.kernel_id, pod["metadata"])
-        if kernel.state.phase in _OVER:
+        if kernel.state.phase in OVER:
             self._remember(process, _end_of(kernel.state))
             return FoundContainer(process, pod["metadata"]["labels"], False)
         if kernel.state.phase is not PodPhase.RUNNING:
@@ -332,10 +304,10 @@ class PodRuntime:
         store, (name, uid) = self._store(), _of(process)
         pod = store.pod(name, uid)
         number = self._signals.get(process.container)
-        if pod is not None and (state := pod_state(pod)).phase in _OVER:
+        if pod is not None and (state := pod_state(pod)).phase in OVER:
             self._remember(process, _end_of(state) if number is None else ProcessEnd(signal=number))
         elif store.is_gone(uid):
-            self._remember(process, ProcessEnd(lost=_DELETED) if number is None else ProcessEnd(signal=number))
+            self._remember(process, ProcessEnd(lost=DELETED) if number is None else ProcessEnd(signal=number))
         elif pod is None:
             store.look_for(name, uid)
         return self._ends.get(process.container)

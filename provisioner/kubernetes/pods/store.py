@@ -27,7 +27,7 @@ from jupyter_aliquot.provisioner.kubernetes.record import (
     kernel_selector,
 )
 from jupyter_aliquot.provisioner.kubernetes.settings import Cluster, Owner, PodPlan, RelayKeys
-from jupyter_aliquot.provisioner.kubernetes.states import refusal_text
+from jupyter_aliquot.provisioner.kubernetes.states import refusal_text, warning_text
 from jupyter_aliquot.provisioner.kubernetes.watch import ResourceWatch
 from jupyter_aliquot.provisioner.relay.wire.files import (
     RelayRecord,
@@ -140,6 +140,16 @@ class PodStore:
         """Return a pod as the cluster has it now; None: it is no more. Raises ClusterError."""
         found = await self._read(name)
         return found if found is not None and found["metadata"]["uid"] == uid else None
+
+    async def warning(self, uid: str) -> str:
+        """Return the cluster's last warning about a pod, in words; empty without one, or while it cannot be asked."""
+        about = Collection("/api/v1", "events", self._cluster.namespace, fields=f"involvedObject.uid={uid}")
+        try:
+            events, _ = await self._client.list(about)
+        except ClusterError as error:
+            self._log.info("pod=%s events=unknown reason=%s", uid, error)
+            return ""
+        return warning_text(events)
 
     async def secret(self, name: str) -> Object:
         """Return the Secret of a kernel's pod. Raises StateError."""

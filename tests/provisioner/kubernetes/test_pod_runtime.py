@@ -22,9 +22,9 @@ from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, Contain
 from jupyter_aliquot.provisioner.errors import LaunchError, WithdrawnError
 from jupyter_aliquot.provisioner.kubernetes.client import ClusterAwayError
 from jupyter_aliquot.provisioner.kubernetes.permissions import PERMISSIONS
-from jupyter_aliquot.provisioner.kubernetes.pods.plans import safe_name
 from jupyter_aliquot.provisioner.kubernetes.pods.runtime import PodRuntime
 from jupyter_aliquot.provisioner.kubernetes.settings import Cluster as ClusterSettings, PodSettings, Volume
+from jupyter_aliquot.provisioner.kubernetes.slugs import slug
 from jupyter_aliquot.provisioner.launch_spec import LaunchSpec
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord, write_relay_fields
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, KernelProcess, Request
@@ -258,12 +258,6 @@ def test_cpu_and_memory_follow_a_resize(play: Callable[[Scene], None]) -> None:
     play(scene)
 
 
-def test_two_users_never_share_a_name_of_a_volume() -> None:
-    names = ["ann", "Ann", "a-nn", "zoë@example.org", "zo-c3-ab"]
-    assert len({safe_name(one) for one in names}) == len(names)
-    assert Volume("home", {}, "/home").name == "home"
-
-
 def test_a_start_that_waits_can_be_withdrawn(play: Callable[[Scene], None]) -> None:
     async def scene(place: Place) -> None:
         start = asyncio.ensure_future(place.runtime.create(place.launch()))
@@ -321,6 +315,42 @@ def test_pods_go_with_the_gateways_deployment(play: Callable[[Scene], None]) -> 
         assert [one["uid"] for one in place.pod()["metadata"]["ownerReferences"]] == [uid]
         place.double.store.delete(RESOURCES["deployments"], "default", "aliquot-gateway", {})
         assert not place.is_there()
+        await runtime.stop()
+
+    play(scene)
+
+
+def test_a_home_that_another_node_has_is_told_in_words(play: Callable[[Scene], None]) -> None:
+    async def scene(place: Place) -> None:
+        start = asyncio.ensure_future(place.runtime.create(place.launch()))
+        await until(place.is_there)
+        place.tell({"phase": "Pending"})
+        why = 'Multi-Attach error for volume "pvc-1" Volume is already used by pod(s) jupyter-zoe'
+        event = {"metadata": {"name": "e1"}, "involvedObject": {"uid": place.uid()}, "type": "Warning"}
+        told = {**event, "reason": "FailedAttachVolume", "message": why, "lastTimestamp": "2026-01-01T00:00:01Z"}
+        place.double.store.create(RESOURCES["events"], "default", told)
+        await until(lambda: "(ReadWriteOnce), and another node has it" in (place.runtime.waiting_reason("k1") or ""))
+        place.run()
+        await start
+
+    play(scene)
+
+
+def test_a_pod_has_its_owners_home_account_and_groups(play: Callable[[Scene], None]) -> None:
+    async def scene(place: Place) -> None:
+        home = Volume("home-{username}", {"persistentVolumeClaim": {"claimName": "claim-{username}"}}, "/home/zoe")
+        runtime = place.another(
+            volumes=(home,), home="/home/zoe", uid=len, gid=lambda owner: 5, fs_gid=lambda owner: 6, groups=(7,)
+        )
+        await place.started(runtime)
+        pod, name = place.pod()["spec"], slug("zo\u00eb", "safe")
+        security = pod["securityContext"]
+        assert [security[one] for one in ("runAsUser", "runAsGroup", "fsGroup")] == [3, 5, 6]
+        assert security["supplementalGroups"] == [7]
+        assert pod["volumes"][-1] == {"name": f"home-{name}", "persistentVolumeClaim": {"claimName": f"claim-{name}"}}
+        kernel = pod["containers"][0]
+        assert kernel["workingDir"] == "/home/zoe"
+        assert {"name": "HOME", "value": "/home/zoe"} in kernel["env"]
         await runtime.stop()
 
     play(scene)
