@@ -13,6 +13,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from kubernetes.client import Configuration
@@ -115,10 +116,11 @@ class PodRuntime:
         keys = make_keys(str(relay.front["key"]))
         made = pod_plan(launch, plan, grant, self._settings)
         store, until = self._store(), time.monotonic() + self._settings.start_seconds
+        note = partial(self._note, kernel_id)
         try:
-            pod = await store.submit(record, made, keys, relay, until, lambda why: self._note(kernel_id, why))
+            pod = await store.submit(record, made, keys, relay, until, note)
             try:
-                waits = StartingPod(store, pod["metadata"], until, lambda why: self._note(kernel_id, why))
+                waits = StartingPod(store, pod["metadata"], until, self._settings.start_seconds, note)
                 pod = await waits.until_running()
             except BaseException:
                 store.delete_later(pod["metadata"]["name"], pod["metadata"]["uid"], 0)

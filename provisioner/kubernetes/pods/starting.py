@@ -19,12 +19,15 @@ _LOOK_SECONDS = 5.0
 
 
 class StartingPod:
-    """A pod that is to run before *until*, on the monotonic clock. *note* is called with what it waits for."""
+    """A pod that is to run before *until*, on the monotonic clock: *seconds* after its start was asked for.
+
+    *note* is called with what it waits for.
+    """
 
     def __init__(self, store: PodStore, metadata: Mapping[str, Any], until: float, note: Callable[[str], None]) -> None:
         self._store = store
         self._name, self._uid = str(metadata["name"]), str(metadata["uid"])
-        self._began, self._until = time.monotonic(), until
+        self._until, self._seconds = until, seconds
         self._note = note
         self._state = PodState(PodPhase.SCHEDULING)
         self._warning = ""
@@ -39,7 +42,7 @@ class StartingPod:
             left = self._until - time.monotonic()
             if left <= 0:
                 raise LaunchError(
-                    f"The kernel's pod does not run after {self._until - self._began:.3g} s. "
+                    f"The kernel's pod does not run after {self._seconds:g} s. "
                     f"{self._warning or self._state.reason or 'The cluster tells no reason'}"
                 )
             done, _ = await asyncio.wait({changed}, timeout=min(left, _LOOK_SECONDS))
