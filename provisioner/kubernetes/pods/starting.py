@@ -24,7 +24,9 @@ class StartingPod:
     *note* is called with what it waits for.
     """
 
-    def __init__(self, store: PodStore, metadata: Mapping[str, Any], until: float, note: Callable[[str], None]) -> None:
+    def __init__(
+        self, store: PodStore, metadata: Mapping[str, Any], until: float, seconds: float, note: Callable[[str], None]
+    ) -> None:
         self._store = store
         self._name, self._uid = str(metadata["name"]), str(metadata["uid"])
         self._until, self._seconds = until, seconds
