@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from playwright.sync_api import Locator
 
     from tests.labextension.conftest import ScriptedPanel
+    from tests.labextension.accessibility import colors
     from tests.labextension.lab_page import LabPage
+else:
+    from accessibility import colors
 
 pytestmark = pytest.mark.browser
 GIB = 1 << 30
@@ -70,6 +73,21 @@ def test_a_bar_divides_a_device_by_who_holds_what(a_panel: ScriptedPanel) -> Non
     assert [text.split(":")[0].strip() for text in legend.all_text_contents()] == [
         *("mine", "others", "burstable", "reserved", "swapped out", "free")
     ]
+
+
+def test_bars_keep_their_parts_in_forced_colors(a_panel: ScriptedPanel) -> None:
+    device = a_panel.script.body["devices"][0]
+    device.update(used_bytes=8 * GIB, mine_bytes=4 * GIB, mine_reserved_bytes=4 * GIB, reserved_bytes=8 * GIB)
+    a_panel.shown.get_by_text("8.0 of 16.0 GiB used").wait_for()
+    a_panel.lab.page.emulate_media(forced_colors="active")
+    try:
+        free, *parts = colors(a_panel.shown.get_by_role("meter", name="Memory of GPU 0"))
+        swatch = colors(a_panel.shown.locator(".aliquot-Legend-swatch.aliquot-mod-mine"))
+    finally:
+        a_panel.lab.page.emulate_media(forced_colors="none")
+    assert 0.3 < free < 0.6, "half of it is free, and its seams"
+    assert [share > 0.1 for share in parts[:2]] == [True, True], "mine and others"
+    assert swatch[0] < 0.9 or len(swatch) > 1
 
 
 def test_the_last_minutes_are_drawn_as_they_are_seen(a_panel: ScriptedPanel) -> None:

@@ -530,6 +530,27 @@ input.jp-mod-styled.aliquot-Slider-number {
   outline-offset: -1px;
   border-radius: var(--jp-border-radius);
 }
+
+/* Forced colors leave no gradient and one background: bars keep their patterns, in the system's colors. */
+@media (forced-colors: active) {
+  .aliquot-Bar,
+  .aliquot-Legend-swatch {
+    --jp-layout-color1: Canvas;
+    --jp-warn-color1: Highlight;
+
+    outline: 1px solid CanvasText;
+    outline-offset: -1px;
+    forced-color-adjust: none;
+  }
+
+  .aliquot-Bar-part {
+    --aliquot-ink: Highlight;
+  }
+
+  .aliquot-Bar-part[class*='aliquot-mod-others'] {
+    --aliquot-ink: CanvasText;
+  }
+}
 `,""]),a.d(e,{},{A:l})},"./node_modules/css-loader/dist/cjs.js!./labextension/style/cell_badge.css"(o,e,a){var i=a("./node_modules/css-loader/dist/runtime/noSourceMaps.js"),t=a.n(i),r=a("./node_modules/css-loader/dist/runtime/api.js"),l=(a.n(r))()(t());l.push([o.id,`/* What a cell waits for, between its input and its output: the sign under the prompt, the words under the code. */
 
 .aliquot-CellBadge {
@@ -921,6 +942,7 @@ input.jp-mod-styled.aliquot-Slider-number {
   height: 10px;
   margin-right: 8px;
   border-radius: 2px;
+  forced-color-adjust: none; /* as the area of the chart that it names */
 }
 
 .aliquot-History-device {
@@ -1439,6 +1461,7 @@ input.jp-mod-styled.aliquot-Slider-number {
   border-radius: 50%;
   background: var(--jp-success-color1);
   content: '';
+  forced-color-adjust: none;
 }
 
 .aliquot-SizeCard-now[data-outcome='queued']::before {
