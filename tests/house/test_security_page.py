@@ -1,4 +1,4 @@
-"""SECURITY.md keeps its word: its claims name tests that exist, or are called a limit."""
+"""SECURITY.md and tests/threats.md keep their word: claims name tests that exist, or are called a limit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "SECURITY.md").read_text()
-SHOWN = re.compile(r"\[`(test_\w+|Test\w+)`\]\((tests/[\w/.]+\.py)\)")
+THREATS = (ROOT / "tests/threats.md").read_text()
+SHOWN = re.compile(r"\[`(test_\w+|Test\w+)`\]\(([\w/.]+\.py)\)")
+LINK = re.compile(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)")
+MOST_LINES = 40
 # Functions that turn a text into markup or a program in a browser.
 SINKS = re.compile(r"innerHTML|insertAdjacentHTML|dangerouslySetInnerHTML|document\.write|srcdoc|\beval\(|new Function")
 # The promises of the page, each in words of its own.
@@ -31,7 +34,7 @@ ATTACKS = (
 
 def rows(heading: str) -> list[list[str]]:
     """Return the cells of the table under a heading, without its first two lines."""
-    section = PAGE.split(f"## {heading}")[1].split("\n## ")[0]
+    section = THREATS.split(f"## {heading}")[1].split("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
@@ -40,9 +43,9 @@ NOTEBOOK = rows("A malicious notebook, attack by attack")
 
 
 def test_every_test_that_is_named_exists() -> None:
-    named = set(SHOWN.findall(PAGE))
+    named = set(SHOWN.findall(THREATS))
     assert len(named) > 50
-    text = {file: (ROOT / file).read_text() for _, file in named}
+    text = {file: (ROOT / "tests" / file).read_text() for _, file in named}
     is_defined = r"^\s*(?:async )?(?:def|class) {0}\b|^{0} = "
     missing = [(name, file) for name, file in named if not re.search(is_defined.format(name), text[file], re.MULTILINE)]
     assert missing == []
@@ -62,6 +65,17 @@ def test_the_attacks_that_were_promised_are_answered(attack: str) -> None:
 def test_what_the_hook_is_not_is_said() -> None:
     assert "**The hook is cooperative**" in PAGE
     assert "SECURITY.md" in (ROOT / "README.md").read_text()
+    assert "(tests/threats.md)" in PAGE
+
+
+def test_the_page_is_short_and_says_where_to_report() -> None:
+    assert len(PAGE.splitlines()) <= MOST_LINES
+    assert "## Report a weakness" in PAGE
+
+
+def test_links_of_the_threats_resolve() -> None:
+    missing = [link for link in LINK.findall(THREATS) if not (ROOT / "tests" / link).exists()]
+    assert missing == []
 
 
 def test_the_browser_part_makes_no_markup_of_text() -> None:
