@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
-demo: ## Three real notebooks share one GPU: quota, out-of-memory, kill -9 (exits 0 when all held)
+demo: ## Three real notebooks share one GPU: memory limits, out-of-memory, kill -9 (exits 0 when all held)
 	@$(PYTHON) tools/setup.py demo
 	@$(BIN)/aliquot demo
 
@@ -17,7 +17,7 @@ lab: ## JupyterLab with Aliquot
 	@$(PYTHON) tools/setup.py lab
 	@$(BIN)/aliquot lab
 
-hub: ## JupyterHub with two users, two teams and caps on the software GPU (needs Node); ARGS=--check tries it, and ends
+hub: ## JupyterHub with two users, two teams and limits on the software GPU (needs Node); ARGS=--check tries it, and ends
 	@$(PYTHON) tools/setup.py hub
 	@$(BIN)/python examples/jupyterhub/start.py $(ARGS)
 

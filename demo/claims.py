@@ -95,17 +95,17 @@ def check_claims(
     ledger still held when all kernels had ended; empty for nothing.
     """
     return [
-        Claim("the gateway granted each its part", granted == len(kernels), f"it granted {granted} requests"),
+        Claim("the gateway granted each kernel its size", granted == len(kernels), f"it granted {granted} requests"),
         _shared_one_gpu(kernels),
         _saw_their_size(kernels),
         _interception_held(kernels),
         _stayed_in_quota(kernels),
         _greedy_was_refused(kernels),
         _victim_gave_back(kernels, reclaim),
-        _neighbours_unchanged(kernels),
+        _others_unchanged(kernels),
         *([] if pauses is None or pauses.reason else [_yielded(pauses), _filled_pauses(pauses)]),
         *([] if turns is None or turns.reason else [_both_began(turns), _took_turns(turns)]),
-        Claim("nothing is left in the ledger", not left, left),
+        Claim("no memory is left allocated", not left, left),
     ]
 
 
@@ -117,21 +117,21 @@ def _shared_one_gpu(kernels: list[Seen]) -> Claim:
 
 def _saw_their_size(kernels: list[Seen]) -> Claim:
     wrong = [k.name for k in kernels if f"{k.quota / _MIB:,.0f} MiB" not in k.outputs.get("size", "")]
-    return Claim("each saw a GPU of its own size, in CUDA and in NVML", not wrong, f"not so in {', '.join(wrong)}")
+    return Claim("each kernel saw a GPU of its size, in CUDA and in NVML", not wrong, f"not so in {', '.join(wrong)}")
 
 
 def _interception_held(kernels: list[Seen]) -> Claim:
     found = {k.name: k.status.interception if k.status else "unknown" for k in kernels}
-    return Claim("the hook's self-check holds in each", set(found.values()) == {"holds"}, str(found))
+    return Claim("the hook's self-check holds in each kernel", set(found.values()) == {"holds"}, str(found))
 
 
 def _stayed_in_quota(kernels: list[Seen]) -> Claim:
     over = [k.name for k in kernels if not 0 < k.peak <= k.quota]
-    return Claim("no kernel held more than its quota", not over, f"peak against quota is wrong in {', '.join(over)}")
+    return Claim("no kernel exceeded its memory limit", not over, f"the peak is wrong in {', '.join(over)}")
 
 
 def _greedy_was_refused(kernels: list[Seen]) -> Claim:
-    text = f"{_names(kernels, 'is_greedy')} asked for twice its share, got {OUT_OF_MEMORY}, and went on"
+    text = f"{_names(kernels, 'is_greedy')} requested twice its memory, got {OUT_OF_MEMORY}, and went on"
     greedy = [k for k in kernels if k.is_greedy]
     refused = [
         k
@@ -147,7 +147,7 @@ def _greedy_was_refused(kernels: list[Seen]) -> Claim:
 
 def _victim_gave_back(kernels: list[Seen], reclaim: Reclaim | None) -> Claim:
     who = _names(kernels, "is_victim")
-    text = f"{who} was killed mid-cell, and its bytes left the ledger within {RECLAIM_SECONDS:.0f} s"
+    text = f"{who} was killed mid-cell, and its memory was free within {RECLAIM_SECONDS:.0f} s"
     if reclaim is None or not any(k.is_victim and k.is_dead for k in kernels):
         return Claim(text, False, "it could not be killed in its long cell")
     if reclaim.seconds is None:
@@ -156,19 +156,19 @@ def _victim_gave_back(kernels: list[Seen], reclaim: Reclaim | None) -> Claim:
     return Claim(text, reclaim.held > 0 and reclaim.seconds < RECLAIM_SECONDS, f"it took {reclaim.seconds:.2f} s")
 
 
-def _neighbours_unchanged(kernels: list[Seen]) -> Claim:
+def _others_unchanged(kernels: list[Seen]) -> Claim:
     changed = [
         f"{k.name}: {k.outcome}"
         for k in kernels
         if not k.is_victim and not (k.is_finished and "unchanged" in k.outputs.get("verify", ""))
     ]
-    return Claim("the neighbours' contents are unchanged, by their checksums", not changed, "; ".join(changed))
+    return Claim("the other kernels' memory is unchanged, by its checksums", not changed, "; ".join(changed))
 
 
 def _yielded(pauses: Pauses) -> Claim:
     found = f"they took {pauses.slowed:g} times as long; the other one waited {pauses.throttled:.2f} s"
     return Claim(
-        "production's steps took as long beside an opportunistic notebook as alone",
+        "a low-priority notebook did not slow the steps of a normal-priority one",
         not pauses.error and 0 < pauses.slowed <= MOST_SLOWED and pauses.throttled > 0,
         pauses.error or found,
     )
@@ -177,13 +177,13 @@ def _yielded(pauses: Pauses) -> Claim:
 def _filled_pauses(pauses: Pauses) -> Claim:
     found = f"it had {pauses.filled:.2f} s of {pauses.paused:.2f} s"
     is_filled = pauses.paused > 0 and pauses.filled >= LEAST_FILLED * pauses.paused
-    return Claim("which had production's pauses", not pauses.error and is_filled, pauses.error or found)
+    return Claim("the low-priority notebook ran in the pauses between them", not pauses.error and is_filled, pauses.error or found)
 
 
 def _both_began(turns: Turns) -> Claim:
     begun = turns.begun_together
     return Claim(
-        "two notebooks with the whole GPU each began at once, without an option: neither waited for the other",
+        "two notebooks with the whole GPU each began at once: neither waited for the other",
         begun == len(turns.owners) > 1,
         f"{begun} had a GPU before the first cell ran",
     )
@@ -191,7 +191,7 @@ def _both_began(turns: Turns) -> Claim:
 
 def _took_turns(turns: Turns) -> Claim:
     used = Bytes(sum(owner.used for owner in turns.owners))
-    text = f"two notebooks held {used} on {Bytes(turns.memory_bytes)}: each was out, and came back at the same address"
+    text = f"two notebooks held {used} on {Bytes(turns.memory_bytes)}: each was swapped out and restored at its address"
     wrong = [
         f"{owner.name}: {owner.outcome}, {owner.swaps_out} times out, {owner.swaps_in} in, {owner.verified!r}"
         for owner in turns.owners

@@ -94,13 +94,13 @@ async def hold_demo(
 async def _more_acts(
     stack: EphemeralStack, agent: AgentClient, more: Path | None, say: Callable[[str], None]
 ) -> tuple[demo_pauses.Pauses, demo_turns.Turns]:
-    pauses = demo_pauses.Pauses(reason="another notebook was asked for")
+    pauses = demo_pauses.Pauses(reason="you named another notebook")
     turns = demo_turns.Turns(reason=pauses.reason)
     if more is not None:
         pauses = await demo_pauses.fill_pauses(stack, agent, more / demo_pauses.NOTEBOOK, say)
         turns = await demo_turns.take_turns(stack, agent, more / demo_turns.NOTEBOOK, say)
     if pauses.reason:
-        say(f"a production notebook and one that fills its pauses are left out: {pauses.reason}")
+        say(f"the notebooks of two priorities are left out: {pauses.reason}")
     if turns.reason:
         say(f"two owners of the whole GPU are left out: {turns.reason}")
     return pauses, turns
@@ -152,7 +152,7 @@ async def _kill_mid_cell(
         node = await agent.status()
         seconds = time.monotonic() - started
         if _is_given_back(node, victim.kernel_id):
-            say(f"its bytes were gone from the ledger after {seconds * 1000:.0f} ms")
+            say(f"its memory was free after {seconds * 1000:.0f} ms")
             return before, Reclaim(held, seconds)
         await asyncio.sleep(_LOOK_SECONDS)
     return before, Reclaim(held, None)

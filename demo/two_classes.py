@@ -20,9 +20,9 @@ from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 from .notebook import NotebookRun, Part, on_stage
 
 NOTEBOOK = "pauses.ipynb"
-PRODUCTION = Part("production", "python3.gpu-0.5", "0.5", frozenset({"opportunistic"}))
-FILLER = Part("filler", "python3.gpu-0.25-low", "0.25", frozenset({"production"}))
-PARTS = (PRODUCTION, FILLER)
+NORMAL = Part("normal priority", "python3.gpu-0.5", "0.5", frozenset({"low-priority"}))
+LOW = Part("low priority", "python3.gpu-0.25-low", "0.25", frozenset({"normal-priority"}))
+PARTS = (NORMAL, LOW)
 
 _FILLING_SECONDS = 0.2
 _PATIENCE_SECONDS = 60.0
@@ -33,9 +33,9 @@ _SAID = re.compile(r"([\d.]+) times as long; paused ([\d.]+) s")
 class Pauses:
     """The observations while both worked.
 
-    ``slowed``: production's steps against alone; ``paused``: its pauses, seconds.
+    ``slowed``: the normal kernel's steps against alone; ``paused``: its pauses, seconds.
 
-    ``filled`` and ``throttled``: GPU time of the filler, and for how long its launches waited, in
+    ``filled`` and ``throttled``: GPU time of the low kernel, and for how long its launches waited, in
     seconds of then. ``reason``: why the act was left out; ``error``: what went wrong in it; empty
     where nothing did.
     """
@@ -56,39 +56,39 @@ def reason_against(node: NodeStatus) -> str:
 
 
 async def fill_pauses(stack: EphemeralStack, agent: AgentClient, notebook: Path, say: Callable[[str], None]) -> Pauses:
-    """Run production alone, and then next to the filler, which has begun by then.
+    """Run the normal kernel alone, and then next to the low one, which has begun by then.
 
     Raises the errors of a kernel's start.
     """
     reason = reason_against(await agent.status())
     if reason:
         return Pauses(reason=reason)
-    runs = [NotebookRun(part, notebook, stack.log_path(part.name), _silent) for part in PARTS]
-    production, filler = runs
+    runs = [NotebookRun(part, notebook, stack.log_path(part.name.replace(" ", "-")), _silent) for part in PARTS]
+    normal, low = runs
     late = f"the two notebooks were not done within {_PATIENCE_SECONDS:.0f} s"
     async with on_stage(runs, late) as tasks:
-        say("two more notebooks: a production one that pauses between its steps, and one that fills pauses")
-        tasks.append(asyncio.create_task(production.run()))
-        await asyncio.wait_for(production.is_waiting.wait(), _PATIENCE_SECONDS)
-        say(f"production: {production.outputs.get('alone', production.error).strip()}")
-        tasks.append(asyncio.create_task(filler.run()))
-        before = await asyncio.wait_for(_until_filling(agent, filler), _PATIENCE_SECONDS)
-        production.may_finish.set()
+        say("two more notebooks: normal priority pauses between its steps, low priority fills the pauses")
+        tasks.append(asyncio.create_task(normal.run()))
+        await asyncio.wait_for(normal.is_waiting.wait(), _PATIENCE_SECONDS)
+        say(f"normal priority: {normal.outputs.get('alone', normal.error).strip()}")
+        tasks.append(asyncio.create_task(low.run()))
+        before = await asyncio.wait_for(_until_filling(agent, low), _PATIENCE_SECONDS)
+        normal.may_finish.set()
         await asyncio.wait_for(asyncio.shield(tasks[0]), _PATIENCE_SECONDS)
-        after = await _compute(agent, filler)
-        said = production.outputs.get("beside", production.error).strip()
-        say(f"production: {said}")
-    return _seen(said, filler.error, before, after)
+        after = await _compute(agent, low)
+        said = normal.outputs.get("beside", normal.error).strip()
+        say(f"normal priority: {said}")
+    return _seen(said, low.error, before, after)
 
 
-async def _until_filling(agent: AgentClient, filler: NotebookRun) -> ComputeStatus:
-    """Wait until the filler has used the device for a while by itself."""
+async def _until_filling(agent: AgentClient, low: NotebookRun) -> ComputeStatus:
+    """Wait until the low kernel has used the device for a while by itself."""
     begin: float | None = None
     while True:
-        now = await _compute(agent, filler)
-        if filler.printed("fill_pauses"):
+        now = await _compute(agent, low)
+        if low.printed("fill_pauses"):
             begin = now.own_seconds if begin is None else begin
-            if now.own_seconds - begin >= _FILLING_SECONDS or filler.is_waiting.is_set():
+            if now.own_seconds - begin >= _FILLING_SECONDS or low.is_waiting.is_set():
                 return now
         await asyncio.sleep(0.05)
 
@@ -102,7 +102,7 @@ async def _compute(agent: AgentClient, run: NotebookRun) -> ComputeStatus:
 def _seen(said: str, error: str, before: ComputeStatus, after: ComputeStatus) -> Pauses:
     found = _SAID.search(said)
     if found is None or error:
-        return Pauses(error=error or said or "production said nothing")
+        return Pauses(error=error or said or "the normal-priority notebook printed nothing")
     return Pauses(
         slowed=float(found.group(1)),
         paused=float(found.group(2)),

@@ -77,7 +77,7 @@ def print_result(console: Console, result: Result) -> None:
 def result_table(result: Result) -> RankedTable:
     """Return the table: kernel, size, memory limit, peak used, GPU time, outcome."""
     time_column = "GPU time" if result.node.driver != "softgpu" else "simulated GPU time"
-    table = plain_table("kernel", "size", "memory quota", "peak used", time_column, "outcome")
+    table = plain_table("kernel", "size", "memory limit", "peak used", time_column, "outcome")
     for kernel in result.kernels:
         table.add_row(
             kernel.name,

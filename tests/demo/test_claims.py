@@ -44,7 +44,7 @@ def a_kernel(name: str, gpus: str, gib: float, **facts: object) -> Seen:
 def the_kernels() -> list[Seen]:
     plain = a_kernel("kernel 1", "0.5", 2)
     greedy = a_kernel("kernel 2", "0.25", 1, is_greedy=True)
-    greedy.outputs["greedy"] = "asked 2,048 MiB: CUDA_ERROR_OUT_OF_MEMORY\nand the work goes on\n"
+    greedy.outputs["greedy"] = "requested 2,048 MiB: CUDA_ERROR_OUT_OF_MEMORY\nand the work goes on\n"
     victim = a_kernel("kernel 3", "0.25", 1, is_victim=True, is_finished=False, is_dead=True)
     victim.outputs.pop("verify")
     return [plain, greedy, victim]
@@ -61,9 +61,9 @@ def test_all_claims_hold_when_all_was_seen() -> None:
 
 CASES = [
     (0, {"status": a_status(2 * GIB, uuid="GPU-2")}, "shared one GPU"),
-    (0, {"status": a_status(3 * GIB)}, "own size"),
+    (0, {"status": a_status(3 * GIB)}, "GPU of its size"),
     (1, {"status": a_status(GIB, interception="failed: libcuda.so")}, "self-check"),
-    (0, {"status": a_status(2 * GIB, peak_bytes=3 * GIB)}, "more than its quota"),
+    (0, {"status": a_status(2 * GIB, peak_bytes=3 * GIB)}, "exceeded its memory limit"),
     (1, {"status": a_status(GIB, refusals=0)}, "got CUDA_ERROR_OUT_OF_MEMORY"),
     (2, {"is_dead": False}, "killed mid-cell"),
     (0, {"is_finished": False, "error": "cell verify: AssertionError: the work changed"}, "unchanged"),
@@ -81,7 +81,7 @@ def test_a_claim_falls_when_its_fact_is_missing(which: int, facts: dict[str, obj
 
 def test_an_error_that_is_not_in_the_cells_output_does_not_count() -> None:
     kernels = the_kernels()
-    kernels[1].outputs["greedy"] = "asked 2,048 MiB: CUDA_ERROR_INVALID_VALUE"
+    kernels[1].outputs["greedy"] = "requested 2,048 MiB: CUDA_ERROR_INVALID_VALUE"
     (claim,) = falling(kernels)
     assert "CUDA_ERROR_INVALID_VALUE" in claim.found
 
@@ -105,7 +105,7 @@ def test_a_grant_that_went_past_the_gateway_is_said() -> None:
     assert claim.found == "it granted 2 requests"
 
 
-def test_what_is_left_in_the_ledger_is_said() -> None:
+def test_memory_that_is_left_allocated_is_said() -> None:
     (claim,) = falling(the_kernels(), left="1 kernels, 256.0 MiB charged, 1.0 GiB reserved")
     assert "256.0 MiB" in claim.found
 
@@ -160,15 +160,15 @@ PAUSES = Pauses(slowed=1.02, paused=2.4, filled=2.0, throttled=1.6)
     ("changes", "want_fallen"),
     [
         ({}, []),
-        ({"slowed": 1.96}, ["steps took as long"]),
-        ({"slowed": 0.0}, ["steps took as long"]),
-        ({"throttled": 0.0}, ["steps took as long"]),
-        ({"filled": 0.5}, ["had production's pauses"]),
-        ({"paused": 0.0}, ["had production's pauses"]),
-        ({"error": "cell beside: KeyError: 'x'"}, ["steps took as long", "had production's pauses"]),
+        ({"slowed": 1.96}, ["did not slow the steps"]),
+        ({"slowed": 0.0}, ["did not slow the steps"]),
+        ({"throttled": 0.0}, ["did not slow the steps"]),
+        ({"filled": 0.5}, ["ran in the pauses"]),
+        ({"paused": 0.0}, ["ran in the pauses"]),
+        ({"error": "cell beside: KeyError: 'x'"}, ["did not slow the steps", "ran in the pauses"]),
     ],
 )
-def test_the_pauses_hold_when_production_kept_its_pace_and_the_other_one_had_them(
+def test_the_pauses_hold_when_normal_priority_kept_its_pace_and_low_priority_ran_in_them(
     changes: dict[str, Any], want_fallen: list[str]
 ) -> None:
     claims = check_claims(the_kernels(), 3, GONE, "", replace(PAUSES, **changes))

@@ -64,7 +64,7 @@ def test_the_notebook_of_pauses_has_the_cells_that_the_demo_names() -> None:
     nbformat.validate(pauses)
     code = {cell.id: cell for cell in pauses.cells if cell.cell_type == "code"}
     assert {"alone", "beside", "fill_pauses"} <= set(code)
-    assert code["beside"].metadata.tags == ["production", "verify"]
+    assert code["beside"].metadata.tags == ["normal-priority", "verify"]
     assert all(cell.outputs == [] and cell.execution_count is None for cell in code.values())
     tags = {tag for cell in code.values() for tag in cell.metadata.get("tags", [])}
     assert {tag for part in CLASSES for tag in part.leaves_out} == tags - {"verify"}

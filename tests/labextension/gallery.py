@@ -39,7 +39,7 @@ GIB = 1 << 30
 def allocate(n_bytes):
     code, pointer = driver.cuMemAlloc(n_bytes)
     if code != driver.CUresult.CUDA_SUCCESS:
-        raise MemoryError(f"asked {{n_bytes / GIB:.0f}} GiB: {{code.name}}")
+        raise MemoryError(f"requested {{n_bytes / GIB:.0f}} GiB: {{code.name}}")
     return pointer
 
 

@@ -124,7 +124,7 @@ def test_a_claim_that_does_not_hold_ends_the_demo_with_an_error(a_changed_quicks
     notebook = a_changed_quickstart("time", "checked(driver.cuMemsetD8(work, 0, 4096))")
     done = run_demo("--notebook", str(notebook))
     assert done.returncode == 1
-    assert "✗ the neighbours' contents are unchanged" in done.stdout
+    assert "✗ the other kernels' memory is unchanged" in done.stdout
     assert "the work changed" in done.stdout
     assert done.stderr.startswith("aliquot: ")
     assert "Traceback" not in done.stdout + done.stderr
