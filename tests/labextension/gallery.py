@@ -47,6 +47,10 @@ driver.cuInit(0)
 _, context = driver.cuDevicePrimaryCtxRetain(0)
 driver.cuCtxSetCurrent(context)
 model = allocate({gib} * GIB)"""
+_TO_THE_ACTIVE_CELL = """() => {
+  const notebook = jupyterapp.shell.currentWidget.content;
+  return notebook.scrollToItem(notebook.activeCellIndex, 'center');
+}"""
 _MORE = "batch = allocate(4 * GIB)"
 _COUNT = """\
 import time
@@ -92,8 +96,10 @@ def show_three_kernels(lab: LabPage, images: Path) -> None:
     _widen(lab)
     for _, _, gib in _NEIGHBOURS:
         panel.get_by_text(f"{gib}.0 of").first.wait_for()
-    panel.get_by_text(re.compile(r"^[1-9]\d*% busy")).first.wait_for()
-    take(lab, images / "sidebar")
+    panel.get_by_text(re.compile(r"^(9\d|100)% busy")).first.wait_for()
+    panel.get_by_text(re.compile(r"^(9\d|100)% of GPU time")).first.wait_for()
+    _hide_notices(lab)
+    take(lab, images / "sidebar", settle=lambda: lab.page.evaluate(_TO_THE_ACTIVE_CELL))
 
 
 def show_popover(lab: LabPage, images: Path) -> None:
@@ -179,10 +185,7 @@ def show_out_of_memory(lab: LabPage, images: Path) -> None:
 
 def show_history(lab: LabPage, images: Path) -> None:
     """Show the GPU use of each user over the last hour."""
-    told = lab.page.locator(".Toastify__toast")
-    while told.count():
-        told.first.get_by_role("button", name="Hide notification").click()
-        told.first.wait_for(state="detached")
+    _hide_notices(lab)
     lab.run_command("Show GPU History")
     lab.page.locator(".aliquot-Chart svg").first.wait_for()
     take(lab, images / "history")
@@ -211,6 +214,14 @@ def _run_quickstart_into_its_long_cell(lab: LabPage) -> None:
     lab.finish_command("notebook:run-all-above")
     lab.start_command("notebook:run-cell")
     lab.page.locator(".jp-OutputArea-output", has_text="spinning").wait_for()
+
+
+def _hide_notices(lab: LabPage) -> None:
+    """Hide the notices that cover a part of the page."""
+    told = lab.page.locator(".Toastify__toast")
+    while told.count():
+        told.first.get_by_role("button", name="Hide notification").click()
+        told.first.wait_for(state="detached")
 
 
 @contextlib.contextmanager

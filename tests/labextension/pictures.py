@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -78,11 +78,17 @@ _REDUCE = """async ([png, want]) => {
 }"""
 
 
-def take(lab: Themed, target: Path, clip: FloatRect | None = None) -> None:
-    """Write target.png and target-dark.png: the page, or the part of it within the clip."""
+def take(
+    lab: Themed, target: Path, clip: FloatRect | None = None, settle: Callable[[], object] = lambda: None
+) -> None:
+    """Write target.png and target-dark.png: the page, or the part of it within the clip.
+
+    ``settle`` makes both show the same: a theme of another height scrolls the page.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     for theme in lab.in_both_themes():
         lab.page.mouse.move(1, 1)
+        settle()
         shot = lab.page.screenshot(clip=clip, animations="disabled", caret="hide")
         found: dict[str, Any] = lab.page.evaluate(_REDUCE, [base64.b64encode(shot).decode(), _COLOURS])
         path = target.with_name(f"{target.name}{'' if theme == 'light' else '-dark'}.png")

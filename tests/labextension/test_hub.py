@@ -85,7 +85,7 @@ def test_a_notebook_of_a_plain_kernelspec_runs_on_the_size_that_was_chosen_and_n
     dialog.get_by_role("radio", name="Server's default, 0.25 GPU").wait_for()
     dialog.get_by_role("radio", name="No GPU").wait_for()
     dialog.get_by_role("button", name="Cancel").click()
-    alice.lab.panel.get_by_text("My GPU limit: 0.25 of 0.5 GPU held, 0.25 left").wait_for()
+    alice.lab.panel.get_by_text("Your GPU limit: 0.25 of 0.5 GPU held, 0.25 left").wait_for()
     bob.lab.panel.get_by_text("No kernel has a GPU.").wait_for()
     assert bob.kernel_ids() == []
     assert a_day.kernel_id not in bob.page.content()

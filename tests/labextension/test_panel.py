@@ -41,13 +41,13 @@ def _part(panel: ScriptedPanel, meter: str, kind: str) -> float:
 def test_devices_and_kernels_are_told_in_words(a_panel: ScriptedPanel) -> None:
     for want in ["GPU 0", "Aliquot Software GPU", "3.1 of 16.0 GiB used", "37% busy", "41 °C"]:
         _devices(a_panel).get_by_text(want).wait_for()
-    for want in ["1.5 GiB by my kernels", "12.0 GiB reserved (0.75 of 1 GPU)", "3.5 GiB free"]:
+    for want in ["1.5 GiB by your kernels", "12.0 GiB reserved (0.75 of 1 GPU)", "3.5 GiB free"]:
         _devices(a_panel).get_by_text(want).wait_for()
     for want in ["train.ipynb", "0.25 GPU", "1.0 of 4.0 GiB used", "on GPU, idle since"]:
         _kernels(a_panel).get_by_text(want).wait_for()
     assert a_panel.shown.get_by_text("null").count() == 0
     assert a_panel.shown.get_by_text(re.compile("kernels? (is|are) queued")).count() == 0, "an empty queue is not told"
-    assert a_panel.shown.get_by_text("My quota").count() == 0, "no limit is told where there is none"
+    assert a_panel.shown.get_by_text("Your GPU limit").count() == 0, "no limit is told where there is none"
 
 
 def test_a_bar_divides_a_device_by_who_holds_what(a_panel: ScriptedPanel) -> None:
@@ -66,12 +66,12 @@ def test_a_bar_divides_a_device_by_who_holds_what(a_panel: ScriptedPanel) -> Non
     host = "In host memory of kernels of GPU 0"
     assert _part(a_panel, host, "mine-swapped") == pytest.approx(2 / 16)
     said = a_panel.shown.get_by_role("meter", name=name).get_attribute("aria-valuetext")
-    want = "8.0 of 16.0 GiB used; 1.0 GiB by my kernels; 7.0 GiB by others; 2.0 GiB of it burstable; "
+    want = "8.0 of 16.0 GiB used; 1.0 GiB by your kernels; 7.0 GiB by others; 2.0 GiB of it burstable; "
     assert said == want + "10.0 GiB reserved (0.75 of 1 GPU); 4.0 GiB free"
-    a_panel.shown.get_by_text("3.0 GiB swapped out to the host, 2.0 GiB of it mine").wait_for()
+    a_panel.shown.get_by_text("3.0 GiB swapped out to the host, 2.0 GiB of it yours").wait_for()
     legend = a_panel.shown.get_by_role("list", name="Legend of the bars").get_by_role("listitem")
     assert [text.split(":")[0].strip() for text in legend.all_text_contents()] == [
-        *("mine", "others", "burstable", "reserved", "swapped out", "free")
+        *("yours", "others", "burstable", "reserved", "swapped out", "free")
     ]
 
 
@@ -160,8 +160,8 @@ def test_kernels_come_wait_and_go_and_the_quota_is_told(a_panel: ScriptedPanel) 
     for want in ["python3.gpu-0.25", "2.5 GPUs", "queued: position 2 of 2", "0.25 GPU is free now"]:
         a_panel.shown.get_by_text(want, exact=True).wait_for()
     a_panel.shown.get_by_text("2 kernels are queued. Yours is at position 2.").wait_for()
-    a_panel.shown.get_by_text("My GPU limit: 2.75 of 3 GPU held, 0.25 left").wait_for()
-    assert a_panel.shown.get_by_role("meter", name="My GPU limit").get_attribute("aria-valuenow") == "2.75"
+    a_panel.shown.get_by_text("Your GPU limit: 2.75 of 3 GPU held, 0.25 left").wait_for()
+    assert a_panel.shown.get_by_role("meter", name="Your GPU limit").get_attribute("aria-valuenow") == "2.75"
     script.body["kernels"] = []
     a_panel.shown.get_by_text("No kernel has a GPU.").wait_for()
 

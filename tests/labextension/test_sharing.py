@@ -162,11 +162,11 @@ def test_the_limits_of_teams_are_told_beside_ones_own(a_panel: ScriptedPanel) ->
     team = {"name": "vision", "gpus": 2, "held_gpus": 1.5, "queued_gpus": 0.25, "left_gpus": 0.25}
     quota = {"gpus": 1, "held_gpus": 0.5, "queued_gpus": 0.0, "left_gpus": 0.5, "teams": [team]}
     a_panel.script.body["user"]["gpu_limit"] = quota
-    a_panel.shown.get_by_text("My GPU limit: 0.5 of 1 GPU held, 0.5 left").wait_for()
+    a_panel.shown.get_by_text("Your GPU limit: 0.5 of 1 GPU held, 0.5 left").wait_for()
     a_panel.shown.get_by_text("Team vision: 1.5 of 2 GPU held, 0.25 left, 0.25 waiting").wait_for()
     assert a_panel.shown.get_by_role("meter", name="Team vision").get_attribute("aria-valuenow") == "1.5"
     quota["gpus"] = None
-    a_panel.shown.get_by_text("My quota").first.wait_for(state="detached")
+    a_panel.shown.get_by_text("Your GPU limit").first.wait_for(state="detached")
     assert a_panel.shown.get_by_text("Team vision:").is_visible(), "a team's limit holds without one of one's own"
 
 

@@ -19,7 +19,7 @@ import { contextAt } from '../widgets/notebook/open_contexts';
 
 export const notifications: JupyterFrontEndPlugin<void> = {
   id: PluginIDs.notifications,
-  description: 'Tells when a kernel of mine ended, will be ended, ran out of memory, or has its GPU at last.',
+  description: 'Announces that one of your kernels ended, will be ended, ran out of memory, or has its GPU.',
   autoStart: true,
   requires: [IGpuKernels],
   optional: [ISettingRegistry, ITranslator, INotebookTracker],

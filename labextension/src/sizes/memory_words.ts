@@ -30,7 +30,7 @@ export function memoryText(news: MemoryNews, larger: ILarger | null, trans: Tran
   if (whole.length <= LAB_SHOWS) {
     return whole;
   }
-  const brief = (title: string): string => trans.__('%1 ran out of GPU memory. %2: %3', title, size, message);
+  const brief = (title: string): string => trans.__('%1 ran out of GPU memory. With %2: %3', title, size, message);
   const title = kernelTitle(kernel);
   const room = Math.max(LEAST_TITLE, LAB_SHOWS - brief('').length);
   return [brief(title), brief(cut(title, room))].find(one => one.length <= LAB_SHOWS) ?? said;

@@ -62,7 +62,7 @@ export function usedText(device: IDevice, trans: TranslationBundle): string {
 export function memoryFacts(device: IDevice, parts: IDeviceParts, trans: TranslationBundle): string[] {
   const say = (bytes: number): string => formatLike(bytes, device.memory_bytes);
   const burstable = parts.mineBurstable + parts.othersBurstable;
-  const facts = [trans.__('%1 by my kernels', say(parts.mine + parts.mineBurstable))];
+  const facts = [trans.__('%1 by your kernels', say(parts.mine + parts.mineBurstable))];
   if (parts.others + parts.othersBurstable > 0) {
     facts.push(trans.__('%1 by others', say(parts.others + parts.othersBurstable)));
   }
@@ -81,6 +81,6 @@ export function swappedText(device: IDevice, parts: IDeviceParts, trans: Transla
   const say = (bytes: number): string => formatLike(bytes, device.memory_bytes);
   const all = trans.__('%1 swapped out to the host', say(parts.mineSwapped + parts.othersSwapped));
   return parts.othersSwapped > 0 && parts.mineSwapped > 0
-    ? trans.__('%1, %2 of it mine', all, say(parts.mineSwapped))
+    ? trans.__('%1, %2 of it yours', all, say(parts.mineSwapped))
     : all;
 }

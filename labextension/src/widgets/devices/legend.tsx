@@ -14,7 +14,7 @@ interface ILegendProps {
 export function Legend({ parts, trans }: ILegendProps): JSX.Element {
   const has = (kind: keyof IDeviceParts): boolean => parts.some(one => one[kind] > 0);
   const entries: [BarPart | 'free', boolean, string, string][] = [
-    ['mine', true, trans.__('mine'), trans.__('In use by my kernels')],
+    ['mine', true, trans.__('yours'), trans.__('In use by your kernels')],
     ['others', has('others') || has('othersBurstable'), trans.__('others'), trans.__('In use by other users')],
     [
       has('mineBurstable') ? 'mine-burstable' : 'others-burstable',

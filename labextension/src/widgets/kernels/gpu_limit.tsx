@@ -15,7 +15,7 @@ export function GpuLimitLine({ limit, trans }: { limit: IUserGpuLimit | null; tr
   const teams = limit.teams ?? []; // an older gateway has none
   return (
     <>
-      <Limit label={trans.__('My GPU limit')} limit={limit} trans={trans} />
+      <Limit label={trans.__('Your GPU limit')} limit={limit} trans={trans} />
       {teams.map(team => (
         <Limit key={team.name} label={trans.__('Team %1', team.name)} limit={team} trans={trans} />
       ))}
