@@ -177,7 +177,11 @@ def _yielded(pauses: Pauses) -> Claim:
 def _filled_pauses(pauses: Pauses) -> Claim:
     found = f"it had {pauses.filled:.2f} s of {pauses.paused:.2f} s"
     is_filled = pauses.paused > 0 and pauses.filled >= LEAST_FILLED * pauses.paused
-    return Claim("the low-priority notebook ran in the pauses between them", not pauses.error and is_filled, pauses.error or found)
+    return Claim(
+        "the low-priority notebook ran in the pauses between them",
+        not pauses.error and is_filled,
+        pauses.error or found,
+    )
 
 
 def _both_began(turns: Turns) -> Claim:

@@ -78,9 +78,7 @@ _REDUCE = """async ([png, want]) => {
 }"""
 
 
-def take(
-    lab: Themed, target: Path, clip: FloatRect | None = None, settle: Callable[[], object] = lambda: None
-) -> None:
+def take(lab: Themed, target: Path, clip: FloatRect | None = None, settle: Callable[[], object] = lambda: None) -> None:
     """Write target.png and target-dark.png: the page, or the part of it within the clip.
 
     ``settle`` makes both show the same: a theme of another height scrolls the page.

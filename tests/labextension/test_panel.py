@@ -13,8 +13,8 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Locator
 
-    from tests.labextension.conftest import ScriptedPanel
     from tests.labextension.accessibility import colors
+    from tests.labextension.conftest import ScriptedPanel
     from tests.labextension.lab_page import LabPage
 else:
     from accessibility import colors
