@@ -35,6 +35,7 @@ from jupyter_aliquot.gateway.sharing.shares import Shares
 from jupyter_aliquot.gateway.sizes.grammar import resized_name
 from jupyter_aliquot.gateway.state.persistence import PendingResize
 from jupyter_aliquot.gateway.state.records import KernelState
+from jupyter_aliquot.gateway.terminations.failures import is_worth_a_retry
 from jupyter_aliquot.gpu_hook.waiting import outlasting
 from jupyter_aliquot.provisioner.containers.plan import ContainerPlan
 from jupyter_aliquot.provisioner.control_groups import GroupLimits
@@ -73,6 +74,9 @@ class ManagedKernel(ServerKernelManager):
     Without a *listener* there is no manager that keeps the reasons of failures or ends replaced
     kernels.
     """
+
+    # Seconds before each new try of a start that failed by the infrastructure's fault.
+    retry_pauses: tuple[float, ...] = (1.0, 5.0)
 
     def __init__(
         self, *, services: KernelServices | None = None, listener: KernelListener | None = None, **kwargs: Any
@@ -304,35 +308,63 @@ class ManagedKernel(ServerKernelManager):
         # In a server there is always a loop, so that this is never a concurrent.futures.Future.
         ready = cast("asyncio.Future[None]", self._ready)
         try:
-            await self.noted()
-            self.restarts.refuse_if_being_ended(self.kernel_id)
-            grant = await self._get_grant(kwargs)
-            if grant is not None:
-                kwargs["grant"] = grant
-            kwargs.pop(REQUEST_ENV, None)
-            kwargs.pop(REPLACES, None)
-            if self._hides_servers_env():
-                kwargs["env"] = without_servers_own(kwargs.get("env") or os.environ)
-            # Planned again at each restart: access to a folder may have been withdrawn.
-            container = await self._get_container(kwargs)
-            if container is not None:
-                kwargs["container"] = container
-            elif self._accounts is not None:
-                kwargs |= self._owners_arguments(self._accounts, kwargs)
-                await self._note_before_its_owners_relay()
-            if self.memory is not None and self.memory.gateway and self._has_our_provisioner():
-                kwargs["relay_facts"] = self.memory.facts(self, grant)
-            self._attempted_start = True
-            command, kwargs = await self._async_pre_start_kernel(**kwargs)
-            await self._async_launch_kernel(command, **kwargs)
-            self.note(KernelState.RUNNING)
-            await self._async_post_start_kernel(**kwargs)
+            await self._start_with_retries(kwargs)
         except BaseException as error:
             await asyncio.shield(self._give_up(error))
             _fail(ready, error)
             raise
         if not ready.done():
             ready.set_result(None)
+
+    async def _start_with_retries(self, kwargs: Mapping[str, Any]) -> None:
+        """Start it; after a fault of the infrastructure, again with another grant, perhaps of another node."""
+        for pause in self.retry_pauses:
+            arguments = await self._prepared(dict(kwargs))
+            try:
+                return await self._launch(arguments)
+            except AliquotError as error:
+                if not is_worth_a_retry(error):
+                    raise
+                said = (self.kernel_id, type(error).__name__, pause, error)
+                self.log.warning("kernel=%s start=failed kind=%s again_in=%gs reason=%s", *said)
+            await self._return_all()
+            await asyncio.sleep(pause)
+        await self._launch(await self._prepared(dict(kwargs)))
+
+    async def _prepared(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a launch: with its grant, and as a container or its owner's account."""
+        await self.noted()
+        self.restarts.refuse_if_being_ended(self.kernel_id)
+        grant = await self._get_grant(kwargs)
+        if grant is not None:
+            kwargs["grant"] = grant
+        kwargs.pop(REQUEST_ENV, None)
+        kwargs.pop(REPLACES, None)
+        if self._hides_servers_env():
+            kwargs["env"] = without_servers_own(kwargs.get("env") or os.environ)
+        # Planned again at each restart: access to a folder may have been withdrawn.
+        container = await self._get_container(kwargs)
+        if container is not None:
+            kwargs["container"] = container
+        elif self._accounts is not None:
+            kwargs |= self._owners_arguments(self._accounts, kwargs)
+            await self._note_before_its_owners_relay()
+        if self.memory is not None and self.memory.gateway and self._has_our_provisioner():
+            kwargs["relay_facts"] = self.memory.facts(self, grant)
+        return kwargs
+
+    async def _launch(self, kwargs: dict[str, Any]) -> None:
+        self._attempted_start = True
+        command, kwargs = await self._async_pre_start_kernel(**kwargs)
+        await self._async_launch_kernel(command, **kwargs)
+        self.note(KernelState.RUNNING)
+        await self._async_post_start_kernel(**kwargs)
+
+    async def _return_all(self) -> None:
+        """End the process of a start that failed, and return its grant."""
+        if self.has_kernel:
+            await self._async_kill_kernel()
+        await self._async_cleanup_resources(restart=False)
 
     async def _note_before_its_owners_relay(self) -> None:
         """Have the grant on disk before a relay of its owner's account runs.
@@ -460,9 +492,7 @@ class ManagedKernel(ServerKernelManager):
         """Clean up after a start that failed: end the process, return the grant, keep the reason."""
         # The restarter would repeat the failed start for ever.
         self.stop_restarter()
-        if self.has_kernel:
-            await self._async_kill_kernel()
-        await self._async_cleanup_resources(restart=False)
+        await self._return_all()
         self._noted = None
         if self.memory is not None:
             self.memory.forget(self.kernel_id)

@@ -74,6 +74,15 @@ def failure_of_start(error: BaseException) -> Failure | None:
     return _of_words(str(error)) or Failure.USER
 
 
+def is_worth_a_retry(error: BaseException) -> bool:
+    """Return whether a start that had its GPU failed by a fault of the infrastructure that may pass.
+
+    An engine that refuses an image, or a hook that cannot intercept, does so again.
+    """
+    theirs = (errors.AgentError, errors.RelayError, errors.EngineUnavailableError, errors.GrantLostError)
+    return isinstance(error, theirs)
+
+
 def is_of_node(error: BaseException) -> bool:
     """Return whether a failed start speaks against the node.
 
