@@ -1,6 +1,6 @@
 """Simulated production workloads, each busy and with the idle time that is typical of its kind.
 
-The module has values only; their sources are in docs. The figures have the size that public
+The module has values only. The figures have the size that public
 profiles show on A100 and H100; a named source is the one that the size was taken from. The spreads
 are our own choice, so that no step is like another.
 """
@@ -77,8 +77,8 @@ def _reinforcement(random: Random, rollouts: int, environment: float) -> list[Op
 def _image(random: Random) -> list[Op]:
     """A latent-diffusion image: text encoder, 20 denoising steps of about 30 ms, decoder.
 
-    Lambda's benchmark has 50 steps in some 2.5 to 5 s on an A100. 700 launches for each denoising
-    step.
+    Lambda's benchmark (lambdalabs.com/blog/inference-benchmark-stable-diffusion) has 50 steps in some
+    2.5 to 5 s on an A100. 700 launches for each denoising step.
     """
     steps: list[Op] = [launches(250, 20_000, 0)]
     for _ in range(20):
