@@ -24,8 +24,10 @@ from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider
 from jupyter_aliquot.gateway.config import Aliquot
 from jupyter_aliquot.gateway.containers.host_limits import HostLimits
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
+from jupyter_aliquot.gateway.containers.pods import KernelPods
 from jupyter_aliquot.gateway.culling.policy import Culling
 from jupyter_aliquot.gateway.folders.shared_folder import SharedFolders
+from jupyter_aliquot.gateway.hub.settings import HubSettings
 
 sys.path.insert(0, str(Path(__file__).parent))
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ _CLASSES: dict[str, type[Configurable]] = {
         GatewayClient,
         HostLimits,
         ImageCatalogue,
+        KernelPods,
         ServerApp,
         SharedFolders,
     )
@@ -84,6 +87,20 @@ def test_a_printed_configuration_loads(block: Block) -> None:
     exec(compile(text, block.page, "exec"), {"c": config})
     assert config
     _load(config)
+
+
+_ARGUMENTS = [block for block in _blocks("python") if re.match(r"\s*sizes=", block.text)]
+
+
+@pytest.mark.parametrize("block", _ARGUMENTS, ids=lambda block: block.page)
+def test_printed_arguments_fit_into_the_hubs_configuration_that_is_installed(block: Block) -> None:
+    shipped = (ROOT / "deploy/systemd/jupyterhub_config.py").read_text().partition("configure(\n    c,")[2]
+    standing, printed = (eval(f"dict({text.rstrip().removesuffix(')')})") for text in (shipped, block.text))
+    settings = HubSettings(**{**standing, **printed})
+    assert set(standing["gateway_options"]) <= set(settings.gateway_options), "they would be lost"
+    app = ServerApp()
+    app.parse_command_line(list(settings.gateway_options))
+    _load(Config(app.cli_config))
 
 
 @pytest.mark.parametrize(("option", "value"), [("user_limit_gpu", 1.0), ("user_limit_gpus", "one"), ("presets", ["9"])])
