@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_server.serverapp import ServerApp
 
 from jupyter_aliquot.gateway.base.clock import SystemClock
+from jupyter_aliquot.gateway.containers.holders import HolderPods
 from jupyter_aliquot.gateway.containers.pods import KernelPods
 from jupyter_aliquot.gateway.containers.runtimes import container_runtime
 from jupyter_aliquot.gateway.node.connection import AgentLink
@@ -19,6 +20,7 @@ from jupyter_aliquot.gateway.nodes.serving import ServedNodes
 from jupyter_aliquot.gateway.scheduling.admission import Agent
 from jupyter_aliquot.gateway.scheduling.agents.lanes import NoLocalAgent
 from jupyter_aliquot.gateway.state.state_dir import GatewayFolder
+from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.kubernetes.kernel_pod import pod_attribute
 from jupyter_aliquot.provisioner.kubernetes.settings import PodSettings
@@ -26,17 +28,26 @@ from jupyter_aliquot.provisioner.runtime.base import Containers
 
 from .config import Aliquot
 
+if TYPE_CHECKING:  # the client of Kubernetes is an extra, and takes half a second
+    from jupyter_aliquot.gateway.nodes.holders import HolderKeeper
+
 
 class Engines(NamedTuple):
     """The runtime, and the agents that admission asks for GPUs.
 
-    ``served``: the nodes on other machines on which the runtime starts kernels.
+    ``served``: the nodes on other machines on which the runtime starts kernels. ``holders`` None: this
+    gateway holds no GPU of a cluster.
     """
 
     containers: Containers
     nodes: RemoteNodes
     served: ServedNodes
     own_agent: Agent
+    holders: HolderKeeper | None
+
+    def leaving_devices(self) -> frozenset[str]:
+        """Return the devices that the cluster takes back. Asked by admission."""
+        return frozenset() if self.holders is None else self.holders.leaving_devices
 
 
 def make_engines(
@@ -60,7 +71,23 @@ def make_engines(
     nodes = _remote_nodes(settings, None if folder is None else folder.path, clock, watch, log, pods)
     served = ServedNodes(nodes, containers.serves)
     own: Agent = link if containers.serves("") else NoLocalAgent(served)
-    return Engines(containers, nodes, served, own)
+    return Engines(containers, nodes, served, own, _holders(server, pods, nodes, clock, log))
+
+
+def _holders(
+    server: ServerApp, pods: PodSettings | None, nodes: RemoteNodes, clock: SystemClock, log: logging.Logger
+) -> HolderKeeper | None:
+    settings = None if pods is None else HolderPods(parent=server).settings(pods.cluster.relay_image)
+    if pods is None or settings is None:
+        return None
+    from jupyter_aliquot.gateway.nodes.holders import HolderKeeper
+    from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient, find_configuration
+
+    def devices() -> tuple[DeviceStatus, ...]:
+        known = (view.status for view in nodes.views() if view.is_connected)
+        return tuple(device for status in known if status is not None for device in status.devices)
+
+    return HolderKeeper(lambda: ClusterClient(find_configuration()), pods.cluster, settings, devices, clock, log)
 
 
 def _remote_nodes(

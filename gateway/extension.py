@@ -245,8 +245,10 @@ class AliquotExtension(ExtensionApp):
         audit = Audit(state, self.log, server.event_logger.handlers if server.event_logger else ())
         cordons = audited_cordons(audit, state, clock, self.log)
         tenures = Tenures(state and state / "tenures.json", clock, self.log)
-        rules = admission_settings(find_user, settings, limits, quota_file, cordons, tenures, self._check_budget)
         engines = make_engines(server, settings, runtime, folder, link, watch, clock, self.log)
+        rules = admission_settings(
+            find_user, settings, limits, quota_file, cordons, tenures, self._check_budget, engines.leaving_devices
+        )
         admission = Admission(engines.own_agent, clock, rules, self.log, engines.served)
         return Services(
             server=server,
@@ -367,6 +369,8 @@ class AliquotExtension(ExtensionApp):
         if self._own is not None:
             await self._own.start_culling()
         await self._services.nodes.start()
+        if (holders := self._services.engines.holders) is not None:
+            holders.start(self._services.admission.snapshot, self._services.admission.plan_again)
 
     async def stop_extension(self) -> None:
         """Called before the server ends its kernels.
@@ -390,6 +394,8 @@ class AliquotExtension(ExtensionApp):
         await within_patience("quota_file", services.quota_file.stop(), self.log)
         await within_patience("admission", services.admission.stop(leaves_kernels=leaves_kernels), self.log)
         await within_patience("tenures", services.tenures.flush(), self.log)
+        if services.engines.holders is not None:
+            await within_patience("holders", services.engines.holders.stop(), self.log)
         await within_patience("nodes", services.nodes.stop(), self.log)
         await within_patience("node_watch", services.watch.stop(), self.log)
         if self._history is not None:
@@ -457,6 +463,7 @@ def admission_settings(
     cordons: Cordons,
     tenures: Tenures,
     check_budget: BudgetCheck,
+    leaving_devices: Callable[[], frozenset[str]],
 ) -> AdmissionSettings:
     """Return the settings of admission: its refusals, and how long requests wait."""
     policy = settings.class_policy()
@@ -464,6 +471,7 @@ def admission_settings(
         caps=settings.gpu_caps(),
         quotas=lambda: quota_file.quotas,
         cordon_of=cordons.of,
+        leaving_devices=leaving_devices,
         past=tenures.queue.now,
         tenure_of=tenures.of,
         check_class=lambda owner, request, kernelspec: policy.check(find_user(owner), request, kernelspec=kernelspec),

@@ -240,7 +240,8 @@ class LedgerSnapshot:
     were released, until no process of their kernel keeps memory: they count for limits alone.
     ``node`` is the gateway's own, ``others`` are those whose agents dial in and that its runtime
     serves; ``cordons`` are theirs. ``busy`` ones have not answered yet to what they were asked, so that
-    they come last. ``is_complete`` is False while one of them is not known yet.
+    they come last. ``is_complete`` is False while one of them is not known yet. ``leaving_devices`` go
+    soon: their kernels leave them, and none starts there.
     """
 
     version: int = 0
@@ -254,6 +255,7 @@ class LedgerSnapshot:
     busy: frozenset[str] = frozenset()
     is_complete: bool = True
     past: PastUse = field(default_factory=PastUse)
+    leaving_devices: frozenset[str] = frozenset()
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -308,7 +310,7 @@ class LedgerSnapshot:
         )
         rooms = {name: self._room(node) for name, node in named}
         reserved = {device.uuid: device.all_reserved for _, node in named for device in node.devices}
-        capacity = Capacity(devices, rooms, reserved, is_complete=self.is_complete)
+        capacity = Capacity(devices, rooms, reserved, self.leaving_devices, self.is_complete)
         for holding in self.unsettled.values():
             if not holding.is_confirmed and not holding.is_evicted:
                 held = held_of(holding.grant)
@@ -450,7 +452,7 @@ class Ledger:
     """The current snapshot, which one method changes.
 
     ``quotas`` returns the teams' quotas that are in force at a commit, ``cordon_of`` that of a node,
-    ``past`` the queue's memory.
+    ``past`` the queue's memory, ``leaving_devices`` the devices that go soon.
     """
 
     def __init__(
@@ -458,7 +460,9 @@ class Ledger:
         quotas: Callable[[], Quotas | None] = lambda: None,
         cordon_of: Callable[[str], Cordon | None] = lambda node: None,
         past: Callable[[], PastUse] = PastUse,
+        leaving_devices: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
+        self._leaving_devices = leaving_devices
         self._quotas = quotas
         self._cordon_of = cordon_of
         self._past = past
@@ -512,6 +516,7 @@ class Ledger:
             quotas=self._quotas(),
             ending=ending,
             cordon=self._cordon_of(node.name),
+            leaving_devices=self._leaving_devices(),
             others=others.nodes,
             cordons=MappingProxyType(cordons),
             busy=others.busy,

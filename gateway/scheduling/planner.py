@@ -214,15 +214,21 @@ class Serving:
         return entry.held is not None and not needs_capacity(self.capacity, entry.held, entry.request)
 
     def drain(self) -> None:
-        """Have all kernels leave the nodes that are drained, of those that can."""
+        """Have all kernels leave the nodes that are drained, and the devices that go, of those that can."""
         known, taken = self.snapshot, {one.kernel_id for one in self.evictions}
         draining = [node for node in known.nodes if (cordon := known.cordon_of(node)) and cordon.is_draining]
-        if not any(node.can_evict for node in draining):
+        if not any(node.can_evict for node in draining) and not known.leaving_devices:
             return
+
+        def must_leave(one: Holding) -> bool:
+            node = known.node_of(one.grant)
+            is_going = not known.leaving_devices.isdisjoint(quota.uuid for quota in one.grant.quotas)
+            return node in draining or (node.can_evict and is_going)
+
         leaving = [
             kernel_id
             for kernel_id, one in known.holdings.items()
-            if one.can_be_evicted and kernel_id not in taken and known.node_of(one.grant) in draining
+            if one.can_be_evicted and kernel_id not in taken and must_leave(one)
         ]
         self.evictions += [Evict(one, DRAIN, is_for_quota=False) for one in sorted(leaving)]
 

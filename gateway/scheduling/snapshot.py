@@ -85,6 +85,8 @@ class AdmissionSettings:
     tenure_of: Callable[[str], Tenure | None] = lambda kernel_id: None
     # Returns the cordon of a node; None for one that is not cordoned.
     cordon_of: Callable[[str], Cordon | None] = lambda node: None
+    # Returns the devices that go soon, by UUID: their kernels leave them, and none starts there.
+    leaving_devices: Callable[[], frozenset[str]] = frozenset
     check_class: ClassCheck = allow_all_classes
     check_queue: QueueCheck = allow_any_queue
     check_budget: BudgetCheck = allow_all_budgets

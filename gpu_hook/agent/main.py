@@ -185,7 +185,10 @@ class Agent:
             self._overcommit,
             self._evictions,
         )
-        return StatusMaker(self._node, subjects, lambda: self._control.connections, began=time.time())
+        holder_of = (lambda uuid: "") if self._kubelet is None else self._kubelet.holder_of
+        return StatusMaker(
+            self._node, subjects, lambda: self._control.connections, began=time.time(), holder_of=holder_of
+        )
 
     async def serve(self) -> None:
         """Run until a signal, ``shutdown``, or the idle time.

@@ -16,6 +16,7 @@ from .settings import Cluster
 POOL_LABEL = f"{LABEL_PREFIX}pool"
 HOLDER_LABEL = f"{LABEL_PREFIX}holder"
 _NO_ACCOUNT = 65532
+_WAIT = "import signal; signal.signal(signal.SIGTERM, lambda *_: None)\nwhile True: signal.pause()"
 _RESOURCES = {"cpu": "10m", "memory": "32Mi"}
 
 
@@ -108,6 +109,15 @@ class KaiQueueing:
         ]
 
 
+@dataclass(frozen=True)
+class HolderSettings:
+    """The pool, by what the cluster's queue wants. A holder that is not needed ends after ``idle_seconds``."""
+
+    pool: Pool
+    queueing: Queueing
+    idle_seconds: float
+
+
 def holder_pod(cluster: Cluster, pool: Pool, holder_id: str, queueing: Queueing) -> Manifest:
     """Return the holder with this id."""
     amounts = {**_RESOURCES, cluster.gpu_resource: "1"}
@@ -121,6 +131,8 @@ def holder_pod(cluster: Cluster, pool: Pool, holder_id: str, queueing: Queueing)
             {
                 "name": "holder",
                 "image": pool.image,
+                # It keeps the GPU until nothing is on it: the gateway then ends it, or its grace period does.
+                "command": ["python", "-c", _WAIT],
                 "resources": {"requests": dict(amounts), "limits": dict(amounts)},
                 "securityContext": container_security(),
             }
@@ -138,6 +150,12 @@ def holder_pod(cluster: Cluster, pool: Pool, holder_id: str, queueing: Queueing)
     name = object_name("aliquot-holder", holder_id)
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata(cluster, name, labels), "spec": spec}
     return queueing.adapt(pod, pool)
+
+
+def holder_selector(cluster: Cluster, pool: Pool) -> str:
+    """Return the label selector of a pool's holders."""
+    labels = {**_pool_labels(cluster, pool), ROLE_LABEL: HOLDER_ROLE}
+    return ",".join(f"{name}={value}" for name, value in labels.items())
 
 
 def _pool_labels(cluster: Cluster, pool: Pool) -> dict[str, str]:

@@ -15,10 +15,12 @@ import pytest
 import yaml
 from traitlets.config import Config, PyFileConfigLoader
 
+from jupyter_aliquot.gateway.containers.holders import HolderPods
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
 from jupyter_aliquot.gateway.containers.pods import KernelPods
 from jupyter_aliquot.gateway.nodes.service_accounts import AUDIENCE
 from jupyter_aliquot.gpu_hook.agent.settings import read_arguments
+from jupyter_aliquot.provisioner.kubernetes.holders import KaiQueueing, KueueQueueing, PlainQueueing
 from jupyter_aliquot.provisioner.kubernetes.permissions import PERMISSIONS
 from jupyter_aliquot.provisioner.kubernetes.tunnel import sidecar
 
@@ -158,6 +160,9 @@ def test_gateways_configuration_starts_kernels_as_pods(
     cluster = KernelPods(config=config).settings("g").cluster
     assert ("Deployment", f"{cluster.namespace}/{cluster.deployment}") in rendered(overlay)
     targets = re.findall(r"^FROM .* AS (\w+)$", (FOLDER.parent / "Dockerfile").read_text(), re.MULTILINE)
+    held = HolderPods(config=config).settings(cluster.relay_image)
+    queue = {"kueue": KueueQueueing("aliquot"), "kai": KaiQueueing("aliquot")}.get(overlay, PlainQueueing())
+    assert (None if held is None else held.queueing) == (None if overlay == "softgpu" else queue)
     images = [cluster.relay_image, *(one.container.image for one in ImageCatalogue(config=config).entries)]
     assert images == ["aliquot/relay:latest", "aliquot/kernel:latest"]
     assert {one.partition("/")[2].partition(":")[0] for one in images} <= set(targets)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,7 +45,7 @@ class KubeletNode:
         self._pods = PodResourcesClient(settings.pod_resources_socket)
         self._owners = SlotOwners(self._pods, settings.resource)
         self._slots = Slots(slots_dir, settings.slots, self._owners, agent.find)
-        self._held: frozenset[str] | None = None  # None: the kubelet has told nothing yet
+        self._held: Mapping[str, str] | None = None  # holders by UUID; None: the kubelet has told nothing yet
         self._plugin = DevicePlugin(settings, self._slots.names, agent.is_healthy, self._allocate)
         self._problem = ""
 
@@ -88,10 +88,14 @@ class KubeletNode:
         self._problem = ""
         self._owners.note(pods)
         found = held_gpus(pods, self._settings.gpu_resource)
-        if (self._held or frozenset()) != found.keys():
+        if (self._held or {}) != found:
             log.info("event=gpus_held holders=%s", found)
-        self._held = frozenset(found)
+        self._held = found
         return True
+
+    def holder_of(self, uuid: str) -> str:
+        """Return the pod that holds a GPU for Aliquot, as ``NAMESPACE/NAME``; empty: none does."""
+        return (self._held or {}).get(uuid, "")
 
     async def _allocate(self, slot: str) -> ContainerAllocateResponse:
         """Return what the container with a slot gets. Raises AllocationError."""
@@ -108,5 +112,5 @@ class KubeletNode:
         return allocation(self._parts, folder, self._held_gpus(), has_cdi, files)
 
     def _held_gpus(self) -> Iterable[HeldGpu]:
-        held = self._held or frozenset()
+        held = self._held or {}
         return [HeldGpu(uuid, minor) for uuid, minor in device_minors().items() if uuid in held]

@@ -110,7 +110,7 @@ class StatusMaker:
     """Makes the answer to ``status``.
 
     ``connections`` returns the number of open control connections. ``began`` is when this run
-    of the agent began, in seconds since the epoch.
+    of the agent began, in seconds since the epoch. ``holder_of`` returns the pod that holds a GPU.
 
     A status of many kernels is made in slices, between which the loop runs due work; one status at
     a time. The list of kernels, their reservations and the devices are those of its last moment.
@@ -123,12 +123,14 @@ class StatusMaker:
         connections: Callable[[], int],
         make_slices: Callable[[], Slices] = Slices,
         began: float = 0.0,
+        holder_of: Callable[[str], str] = lambda uuid: "",
     ) -> None:
         self._node = node
         self._of = subjects
         self._connections = connections
         self._make_slices = make_slices
         self._began = began
+        self._holder_of = holder_of
         self._changes = StatusChanges()
         self._one_at_a_time = asyncio.Lock()
 
@@ -184,6 +186,7 @@ class StatusMaker:
         of = self._of
         devices = describe_devices(of.ledger, of.monitor.readings, uses, of.compute, of.overcommit.reasons)
         for device in devices:
+            device["holder"] = self._holder_of(device["uuid"])
             device["copy_out_rate"], device["copy_in_rate"] = of.leases.room.rates(device["uuid"])
         return devices
 

@@ -198,3 +198,24 @@ def test_a_kernel_on_a_drained_node_gets_smaller_and_does_not_grow(scenes: Any, 
         assert code(admission, "k1")[0] is WaitCode.CORDONED
 
     scenes(scene)
+
+
+def test_kernels_leave_a_device_that_goes_and_none_starts_there(play: Any, settle: Any) -> None:
+    going: set[str] = set()
+
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        agent.evicted = set()
+        for kernel_id in ("k1", "k2"):
+            await (await starts(admission, kernel_id))
+        assert sorted(one.grant.quotas[0].uuid for one in admission.snapshot().holdings) == ["GPU-0", "GPU-1"]
+        on_first = next(one for one in admission.snapshot().holdings if one.grant.quotas[0].uuid == "GPU-0")
+        going.add("GPU-0")
+        admission.plan_again()
+        await settle()
+        assert agent.evicted == {on_first.grant.kernel_id}
+        third = await starts(admission, "k3")
+        await clock.advance(10)
+        assert not third.done(), "the device has room, but goes"
+        assert agent.evicted == {on_first.grant.kernel_id}, "it stays out"
+
+    play(scene, devices=2, leaving_devices=lambda: frozenset(going))

@@ -1,0 +1,159 @@
+"""The holders of a pool's GPUs in a cluster: created for kernels that wait, and ended when their GPUs are idle.
+
+A holder that the cluster ends has its GPU emptied first. What is to be done is decided in
+`provisioner.kubernetes.reconcile`; this module sees the pods, and does it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import random
+import uuid
+from collections.abc import Callable
+
+from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
+from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus
+from jupyter_aliquot.gpu_hook.waiting import end_task
+from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient, ClusterError, Collection
+from jupyter_aliquot.provisioner.kubernetes.holders import HolderSettings, holder_pod, holder_selector
+from jupyter_aliquot.provisioner.kubernetes.reconcile import (
+    End,
+    HolderPhase,
+    PoolState,
+    Steps,
+    read_holders,
+    reconcile,
+    spare_holders,
+)
+from jupyter_aliquot.provisioner.kubernetes.settings import Cluster
+from jupyter_aliquot.provisioner.kubernetes.states import refusal_text
+from jupyter_aliquot.provisioner.kubernetes.watch import ResourceWatch
+
+_LOOK_SECONDS = 1.0
+# A kernel that waits this long does not wait for the next look of the planner alone.
+_PATIENCE_SECONDS = 2.0
+
+
+class HolderKeeper:
+    """The holders of one gateway. *devices* returns those of all nodes."""
+
+    def __init__(
+        self,
+        client: Callable[[], ClusterClient],
+        cluster: Cluster,
+        settings: HolderSettings,
+        devices: Callable[[], tuple[DeviceStatus, ...]],
+        clock: Clock,
+        log: logging.Logger,
+    ) -> None:
+        self._make_client = client
+        self._cluster = cluster
+        self._settings = settings
+        self._devices = devices
+        self._clock = clock
+        self._log = log
+        self._spare_since: dict[str, float] = {}
+        self._problem = ""
+        self._keeping: asyncio.Task[None] | None = None
+        # The devices whose holders are to end, by UUID. Read by admission.
+        self.leaving_devices: frozenset[str] = frozenset()
+
+    def start(self, seen: Callable[[], AdmissionSnapshot], plan_again: Callable[[], None]) -> None:
+        """Keep the holders until `stop`. *seen* returns the queue and the grants."""
+        self._keeping = asyncio.create_task(self._keep(seen, plan_again), name="aliquot-holders")
+
+    async def stop(self) -> None:
+        """Leave the holders as they are. Idempotent."""
+        keeping, self._keeping = self._keeping, None
+        if keeping is not None:
+            await end_task(keeping)
+
+    async def _keep(self, seen: Callable[[], AdmissionSnapshot], plan_again: Callable[[], None]) -> None:
+        client = self._make_client()
+        selector = holder_selector(self._cluster, self._settings.pool)
+        pods = Collection("/api/v1", "pods", self._cluster.namespace, selector)
+        watch = ResourceWatch(client, pods, asyncio.sleep, random.random, self._log)
+        watching = asyncio.create_task(watch.run(), name="aliquot-holders-watch")
+        try:
+            while True:
+                try:
+                    before = self.leaving_devices
+                    steps = self._look(watch, seen())
+                    if self.leaving_devices != before:
+                        plan_again()
+                    await self._do(client, pods, steps)
+                    self._problem = ""
+                except ClusterError as error:
+                    if str(error) != self._problem:
+                        self._log.warning("holders=later reason=%s", refusal_text(error))
+                    self._problem = str(error)
+                except Exception:
+                    self._log.exception("holders=failed; they are looked at again")
+                await self._clock.sleep(_LOOK_SECONDS)
+        finally:
+            await end_task(watching)
+            with contextlib.suppress(Exception):
+                await client.close()
+
+    def _look(self, watch: ResourceWatch, snapshot: AdmissionSnapshot) -> Steps:
+        """Return what is to be done now."""
+        now = self._clock.now()
+        held = {one.holder.partition("/")[2]: one for one in self._devices() if one.holder}
+        used = used_devices(snapshot)
+        use = {name: bool(device.reserved_kernels) or device.uuid in used for name, device in held.items()}
+        holders = read_holders(watch.objects.values(), use)
+        pool, waiting = self._settings.pool, waiting_gpus(snapshot, now)
+        state = PoolState(pool, holders, waiting, now, self._spare_since, watch.is_current)
+        self._spare_since = {one.uid: self._spare_since.get(one.uid, now) for one in spare_holders(state)}
+        leaving = {one.name for one in holders if one.phase is HolderPhase.LEAVING}
+        uuids = frozenset(device.uuid for name, device in held.items() if name in leaving)
+        if uuids != self.leaving_devices:
+            self._log.info("holders=leaving devices=%s", sorted(uuids))
+            self.leaving_devices = uuids
+        return reconcile(state, self._settings.idle_seconds)
+
+    async def _do(self, client: ClusterClient, pods: Collection, steps: Steps) -> None:
+        """Do the steps. Raises ClusterError."""
+        for end in steps.end:
+            await self._end(client, pods, end)
+        if steps.create:
+            await self._prepare(client)
+        for _ in range(steps.create):
+            holder_id = uuid.uuid4().hex[:8]
+            pod = holder_pod(self._cluster, self._settings.pool, holder_id, self._settings.queueing)
+            await client.create(pods, pod)
+            self._log.info("holder=%s created", pod["metadata"]["name"])
+
+    async def _prepare(self, client: ClusterClient) -> None:
+        """Create what the pool needs beside its holders. Raises ClusterError."""
+        for told in self._settings.queueing.pool_objects(self._cluster, self._settings.pool):
+            path = f"/apis/{told['apiVersion']}/namespaces/{self._cluster.namespace}/{told['kind'].lower()}s"
+            try:
+                await client.post(path, told)
+            except ClusterError as error:
+                if error.code != 409:  # it is there
+                    raise
+
+    async def _end(self, client: ClusterClient, pods: Collection, end: End) -> None:
+        await client.delete(pods, end.holder.name, end.holder.uid, 0 if end.at_once else None)
+        self._log.info("holder=%s ended phase=%s", end.holder.name, end.holder.phase.value)
+
+
+def used_devices(snapshot: AdmissionSnapshot) -> frozenset[str]:
+    """Return the devices that kernels have, resident or swapped out."""
+    return frozenset(quota.uuid for held in snapshot.holdings for quota in held.grant.quotas)
+
+
+def waiting_gpus(snapshot: AdmissionSnapshot, now: float) -> int:
+    """Return how many more whole GPUs would let all waiting kernels start, those that return apart."""
+    waits = [
+        one.request.gpus.hundredths
+        for one in snapshot.pending
+        if one.devices is None and now - one.since >= _PATIENCE_SECONDS
+    ]
+    whole = sum(math.ceil(hundredths / 100) for hundredths in waits if hundredths >= 100)
+    return whole + math.ceil(sum(hundredths for hundredths in waits if hundredths < 100) / 100)

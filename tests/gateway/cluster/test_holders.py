@@ -1,0 +1,145 @@
+"""Holders on the API double: made for kernels that wait, ended when idle, and emptied when the cluster ends them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from api_double.fixtures import configuration_of
+from api_double.server import ApiDouble
+from api_double.store import RESOURCES
+from traitlets import TraitError
+from traitlets.config import Config
+
+from jupyter_aliquot.gateway.base.clock import SystemClock
+from jupyter_aliquot.gateway.containers.holders import HolderPods
+from jupyter_aliquot.gateway.nodes.holders import HolderKeeper, waiting_gpus
+from jupyter_aliquot.gateway.scheduling.planner import Pending
+from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
+from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus
+from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient
+from jupyter_aliquot.provisioner.kubernetes.permissions import PERMISSIONS
+from jupyter_aliquot.provisioner.kubernetes.settings import Cluster
+from jupyter_aliquot.provisioner.resources import GpuShare, Request
+
+PODS = RESOURCES["pods"]
+EARLY = -1e9
+
+
+def queue(*hundredths: int) -> AdmissionSnapshot:
+    pending = tuple(Pending(f"k{n}", "ada", Request(GpuShare(one)), EARLY) for n, one in enumerate(hundredths))
+    return AdmissionSnapshot("ok", "", (), pending=pending)
+
+
+def device(holder: str, kernels: int) -> DeviceStatus:
+    shares = {"reserved_bytes": 0, "reserved_hundredths": 0, "utilization_percent": 0}
+    told = {"temperature_celsius": None, "power_watts": None, "lost": False}
+    return DeviceStatus(
+        0, f"GPU-{holder}", "gpu", 1 << 30, **shares, **told, reserved_kernels=kernels, holder=f"default/{holder}"
+    )  # type: ignore[arg-type]  # from mappings
+
+
+class Scene:
+    """A keeper of at most two holders, whose queue and devices a test sets."""
+
+    def __init__(self, double: ApiDouble, **told: Any) -> None:
+        self.double, self.waiting, self.devices = double, queue(), tuple[DeviceStatus, ...]()
+        self.plans = 0
+        double.allowed = [(verb, one.resource.split("/")[0]) for one in PERMISSIONS for verb in one.verbs]
+        settings = HolderPods(config=Config({"HolderPods": {"most": 2, "guaranteed": 0, **told}})).settings("relay:1")
+        assert settings is not None
+        self.keeper = HolderKeeper(
+            lambda: ClusterClient(configuration_of(double)),
+            Cluster("default", "g", "relay:1"),
+            settings,
+            lambda: self.devices,
+            SystemClock(),
+            logging.getLogger("test"),
+        )
+
+    def _planned(self) -> None:
+        self.plans += 1
+
+    def pods(self) -> list[dict[str, Any]]:
+        return self.double.store.list(PODS, "default")[0]
+
+    def hold(self, kernels: int) -> str:
+        """Play the cluster: the newest holder runs, and an agent tells its GPU."""
+        pod = self.pods()[-1]
+        name = str(pod["metadata"]["name"])
+        pod["spec"]["nodeName"] = "gpu-1"
+        self.double.store.replace(PODS, "default", name, pod)
+        self.double.store.replace(PODS, "default", name, {"status": {"phase": "Running"}}, "status")
+        self.devices = (device(name, kernels),)
+        return name
+
+    def run(self, act: Callable[[Callable[[Callable[[], object]], Any]], Any]) -> None:
+        async def until(claim: Callable[[], object]) -> None:
+            while True:
+                if claim():
+                    return
+                await asyncio.sleep(0.01)
+
+        async def scene() -> None:
+            self.keeper.start(lambda: self.waiting, self._planned)
+            try:
+                await asyncio.wait_for(act(until), 60)
+            finally:
+                await self.keeper.stop()
+
+        asyncio.run(scene())
+
+
+def test_a_kernel_that_waits_gets_a_holder_which_ends_when_its_gpu_is_idle(a_double: ApiDouble) -> None:
+    scene = Scene(a_double, idle_seconds=0)
+
+    async def act(until: Any) -> None:
+        scene.waiting = queue(100)
+        await until(scene.pods)
+        (pod,) = scene.pods()
+        assert pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
+        name = scene.hold(kernels=1)
+        scene.waiting = queue(50, 50)
+        await until(lambda: len(scene.pods()) == 2)
+        scene.devices, scene.waiting = (device(name, 0),), queue()
+        await until(lambda: all("deletionTimestamp" in one["metadata"] for one in scene.pods()))
+
+    scene.run(act)
+
+
+def test_a_holder_that_the_cluster_ends_keeps_its_gpu_until_kernels_have_left(a_double: ApiDouble) -> None:
+    scene = Scene(a_double)
+
+    async def act(until: Any) -> None:
+        scene.waiting = queue(100)
+        await until(scene.pods)
+        name, scene.waiting = scene.hold(kernels=1), queue()
+        a_double.store.delete(PODS, "default", name, {})
+        await until(lambda: scene.keeper.leaving_devices == {f"GPU-{name}"})
+        assert scene.plans == 1, "the planner is told"
+        assert [one["metadata"]["name"] for one in scene.pods()] == [name]
+        scene.devices = (device(name, 0),)
+        await until(lambda: not scene.pods())
+        scene.devices = ()
+        await until(lambda: not scene.keeper.leaving_devices)
+
+    scene.run(act)
+
+
+def test_fractions_share_a_gpu_and_kernels_that_just_came_are_not_counted() -> None:
+    assert waiting_gpus(queue(25, 50, 50, 100, 250), 0.0) == 1 + 3 + 2
+    assert waiting_gpus(queue(), 0.0) == 0
+    assert waiting_gpus(queue(100), EARLY + 1) == 0
+
+
+def test_settings_choose_the_queue_of_the_cluster() -> None:
+    def settings(**told: Any) -> Any:
+        return HolderPods(config=Config({"HolderPods": told})).settings("i")
+
+    assert settings() is None
+    assert settings(most=1, queueing="kueue", queue="q").queueing.queue == "q"
+    with pytest.raises(TraitError, match=r"c\.HolderPods: The pool 'gpus' guarantees 3"):
+        settings(most=1, guaranteed=3)
