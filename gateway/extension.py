@@ -196,7 +196,7 @@ class AliquotExtension(ExtensionApp):
             services.admission,
             self.log,
             partial(_teams_of, services),
-            Callers(_users_of_accounts(services), counts_for=LentNumbers().lender_of),
+            Callers(_users_of_accounts(services), lender_of=LentNumbers().lender_of),
             lambda kernel_id: kernel_id in server.kernel_manager,
             services.settings.largest(),
         )

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import pwd
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,6 +46,14 @@ class CallerLimits:
     questions: float = 40.0
 
 
+@dataclass
+class _Open:
+    """The open connections of one number, and the holder that they count for."""
+
+    holder: str
+    count: int = 0
+
+
 class Callers:
     """Tells callers apart, and counts their connections.
 
@@ -58,13 +65,14 @@ class Callers:
         self,
         user_of: Callable[[int], str] | None = None,
         limits: CallerLimits | None = None,
-        counts_for: Callable[[int], int] = lambda uid: uid,
+        lender_of: Callable[[int], int] = lambda uid: uid,
     ) -> None:
         self._user_of = user_of
-        # The number that a connection counts for: the lender's of one that was lent.
-        self.counts_for = counts_for
+        self._lender_of = lender_of
         self._limits = limits or CallerLimits()
-        self._connections: Counter[int] = Counter()
+        self._open: dict[int, _Open] = {}  # by number
+        # Numbers that were found to be accounts: a directory may have some that a file lends to another account.
+        self._accounts: set[int] = set()
         # The system's list of accounts may hang, and other parts of the gateway need threads, too.
         self._lookups = asyncio.Semaphore(_MOST_LOOKUPS)
         self._questions = TokenBuckets(_QUESTIONS_PER_SECOND, self._limits.questions)
@@ -82,31 +90,37 @@ class Callers:
             return
         if self._user_of is None:
             raise RequestError(f"User {uid} cannot use the gateway of user {os.geteuid()}. Start one of your own.")
-        counted = self.counts_for(uid)
-        self._check(counted, now)
-        self._connections[counted] += 1
+        holder = self.holder_of(uid)
+        self._check(holder, now)
+        opened = self._open.setdefault(uid, _Open(holder))
+        opened.count += 1
         try:
             yield
         finally:
-            self._connections[counted] -= 1
-            if not self._connections[counted]:
-                del self._connections[counted]
+            opened.count -= 1
+            if not opened.count:
+                del self._open[uid]
 
-    def _check(self, uid: int, now: float) -> None:
+    def holder_of(self, uid: int) -> str:
+        """Return the holder of a number's connections: its account, or the containers of the number's lender."""
+        lender = uid if uid in self._accounts else self._lender_of(uid)
+        return _account(uid) if lender == uid else f"containers of {_account(lender)}"
+
+    def _check(self, holder: str, now: float) -> None:
         limits = self._limits
-        if self._connections[uid] >= limits.connections:
+        if sum(one.count for one in self._open.values() if one.holder == holder) >= limits.connections:
             raise LimitError(
-                f"Requested a connection to the gateway, but the account {uid} has {limits.connections} of them, one "
+                f"Requested a connection to the gateway, but it has {limits.connections} of {holder}, one "
                 "for each kernel that holds or waits for a GPU. End a kernel that is not needed, and try again"
             )
-        if self._connections.total() >= limits.all_connections:
+        if sum(one.count for one in self._open.values()) >= limits.all_connections:
             raise LimitError(
                 f"Requested a connection to the gateway, but other programs have {limits.all_connections} of them. "
                 "Try again later"
             )
-        if wait := self._questions.take(str(uid), now):
+        if wait := self._questions.take(holder, now):
             raise LimitError(
-                f"Requested a connection to the gateway, but the account {uid} asked {limits.questions:g} times within "
+                f"Requested a connection to the gateway, but {holder} asked {limits.questions:g} times within "
                 f"seconds. Try again in {wait:.1f} s"
             )
 
@@ -118,4 +132,12 @@ class Callers:
             except KeyError:
                 return Caller(uid, str(uid))
         async with self._lookups:
-            return Caller(uid, await asyncio.to_thread(self._user_of, uid), is_other=True)
+            caller = Caller(uid, await asyncio.to_thread(self._user_of, uid), is_other=True)
+        self._accounts.add(uid)
+        if uid in self._open:
+            self._open[uid].holder = _account(uid)
+        return caller
+
+
+def _account(uid: int) -> str:
+    return f"the account {uid}"

@@ -76,7 +76,7 @@ class LocalSocket:
         self._is_taken = is_taken
         self._grants = ClientGrants()
         self._ending: set[asyncio.Task[None]] = set()
-        self._lingering: Counter[int] = Counter()  # by account
+        self._lingering: Counter[str] = Counter()  # by holder
         self._is_recovered = False
         self._began = time.time()
         self._processes = ProcessRuntime()
@@ -159,13 +159,13 @@ class LocalSocket:
         """Say why, and let the peer send what it is about to send: it reads the answer only then."""
         with contextlib.suppress(ConnectionError, asyncio.TimeoutError):
             await peer.send(error_record(error))
-            lingering, account = self._lingering, self._callers.counts_for(peer.uid)
-            if lingering[account] < _MOST_OF_AN_ACCOUNT and lingering.total() < _MOST_LINGERING:
-                lingering[account] += 1
+            lingering, holder = self._lingering, self._callers.holder_of(peer.uid)
+            if lingering[holder] < _MOST_OF_AN_ACCOUNT and lingering.total() < _MOST_LINGERING:
+                lingering[holder] += 1
                 try:
                     await within(peer.finish(), _LINGER_SECONDS)
                 finally:
-                    lingering[account] -= 1
+                    lingering[holder] -= 1
 
     async def _serve(self, peer: _Peer) -> None:
         """Give the peer a grant, and keep that until its kernel ends. Raises AliquotError."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pwd
 from contextlib import ExitStack
@@ -77,7 +78,7 @@ def test_connections_are_counted_for_each_account_and_for_all() -> None:
     with ExitStack() as stack:
         for uid in (ADA, ADA):
             stack.enter_context(callers.admit(uid, 0.0))
-        with pytest.raises(LimitError, match=f"account {ADA} has 2 of them"), callers.admit(ADA, 0.0):
+        with pytest.raises(LimitError, match=f"it has 2 of the account {ADA}, one"), callers.admit(ADA, 0.0):
             pass
         stack.enter_context(callers.admit(BOB, 0.0))
         with pytest.raises(LimitError, match="other programs have 3 of them"), callers.admit(3003, 0.0):
@@ -134,10 +135,39 @@ def test_numbers_that_an_account_was_lent_count_as_the_account(tmp_path: Path, m
     numbers = (99_999, 100_000, 165_535, 165_536, 300_000, 300_010, 400_000, ADA)
     assert [lent.lender_of(uid) for uid in numbers] == [99_999, ADA, ADA, 165_536, BOB, 300_010, 400_000, ADA]
     callers = Callers(str, CallerLimits(connections=2), lent.lender_of)
-    with callers.admit(100_000, 0.0), callers.admit(ADA, 0.0):
-        with pytest.raises(LimitError, match=f"account {ADA} has 2"), callers.admit(100_001, 0.0):
+    with callers.admit(100_000, 0.0), callers.admit(100_001, 0.0):
+        with (
+            pytest.raises(LimitError, match=f"it has 2 of containers of the account {ADA}, one"),
+            callers.admit(100_002, 0.0),
+        ):
             pass
-        with callers.admit(300_000, 0.0):
+        with callers.admit(300_000, 0.0), callers.admit(ADA, 0.0):
             pass
     listed.write_text("")
     assert lent.lender_of(100_000) == 100_000, "a changed file is read again"
+
+
+def test_an_account_of_a_directory_whose_number_was_lent_to_another_counts_for_itself(tmp_path: Path) -> None:
+    """The tools that lend numbers know the machine's own accounts alone."""
+    listed, eve = tmp_path / "subuid", 100_007
+    listed.write_text(f"{ADA}:100000:65536\n")
+
+    def user_of(uid: int) -> str:
+        if uid != eve:
+            raise AccountError("no such account")
+        return "eve"
+
+    callers = Callers(user_of, CallerLimits(connections=2, questions=9), LentNumbers(listed).lender_of)
+    with callers.admit(ADA, 0.0), callers.admit(ADA, 0.0):
+        with callers.admit(eve, 0.0):
+            assert asyncio.run(callers.identify(eve)).user == "eve"
+            with callers.admit(100_001, 0.0), callers.admit(100_002, 0.0), callers.admit(eve, 0.0):
+                with pytest.raises(LimitError, match=f"it has 2 of the account {eve}, one"), callers.admit(eve, 0.0):
+                    pass
+                with (
+                    pytest.raises(LimitError, match=f"containers of the account {ADA}, one"),
+                    callers.admit(100_003, 0.0),
+                ):
+                    pass
+        with pytest.raises(AccountError), callers.admit(100_003, 0.0):
+            asyncio.run(callers.identify(100_003))
