@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from traitlets import TraitError
+
 from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps
 from jupyter_aliquot.provisioner.resources import GpuShare
 
@@ -27,8 +29,11 @@ _LEAST_TOKEN = 8
 _SERVICE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 
-class HubConfigError(Exception):
-    """The arguments of `configure` are not valid, or clash with the rest of jupyterhub_config.py."""
+class HubConfigError(TraitError):
+    """The arguments of `configure` are not valid, or clash with the rest of jupyterhub_config.py.
+
+    A Hub that reads its configuration ends at a TraitError with the message alone, without a traceback.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -289,6 +289,16 @@ def test_what_cannot_be_is_told_when_the_hub_starts(before: str, arguments: dict
         configure(c, **arguments)
 
 
+def test_a_hub_ends_with_that_one_sentence_and_no_traceback(tmp_path: Path) -> None:
+    config = tmp_path / "jupyterhub_config.py"
+    config.write_text("from jupyter_aliquot.gateway.hub import configure\nconfigure(c, user_limit_gpus=-1)\n")
+    command = [sys.executable, "-m", "jupyterhub", "--config", str(config)]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert "user_limit_gpus" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 def test_kernels_without_a_server_are_ended_by_a_gateway_that_may_ask_who_has_one() -> None:
     c = Config()
     configure(c, minutes_without_server=90)
