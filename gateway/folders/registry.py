@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,8 @@ class Folders:
         self._private = tuple(private)
         self._state = state
         self._log = log
+        # Requests change it in threads. A change makes another mapping.
+        self._changing = threading.Lock()
         self._added: dict[str, SharedFolder] = {}
         if state is not None:
             self._added = {folder.name: folder for folder in read_folders(state, log)}
@@ -73,29 +76,31 @@ class Folders:
         )
 
     def put(self, folder: SharedFolder) -> ListedFolder:
-        """Add a folder, or change one that was added.
+        """Add a folder, or change one that was added. Blocks.
 
         Raises RequestError, and FolderError for a missing folder.
         """
         self._refuse_configured(folder.name)
         self.check_source(folder.source)
         check_target(folder.target, self._private)
-        others = [(name, target) for name, target in self._targets() if name != folder.name]
-        check_targets([*others, (folder.name, folder.target)])
         identify_folder(folder.source)
-        self._keep({**self._added, folder.name: folder})
+        with self._changing:
+            others = [(name, target) for name, target in self._targets() if name != folder.name]
+            check_targets([*others, (folder.name, folder.target)])
+            self._keep({**self._added, folder.name: folder})
         return ListedFolder(folder, False)
 
     def remove(self, name: str) -> ListedFolder | None:
-        """Stop sharing a folder; None if there is none of that name.
+        """Stop sharing a folder; None if there is none of that name. Blocks.
 
         Running kernels keep it until their end.
         """
         self._refuse_configured(name)
-        folder = self._added.get(name)
-        if folder is None:
-            return None
-        self._keep({other: kept for other, kept in self._added.items() if other != name})
+        with self._changing:
+            folder = self._added.get(name)
+            if folder is None:
+                return None
+            self._keep({other: kept for other, kept in self._added.items() if other != name})
         return ListedFolder(folder, False)
 
     def mounts_of(self, user: User, owner: str = "") -> tuple[Mount, ...]:

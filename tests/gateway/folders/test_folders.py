@@ -6,6 +6,7 @@ import json
 import logging
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,20 @@ def test_what_was_added_is_there_after_a_restart(make: Make, host: Path) -> None
     assert again.remove("vision") is None
     assert make().all() == ()
     assert os.stat(host / "state" / "folders.json").st_mode & 0o777 == 0o600
+
+
+def test_changes_at_the_same_time_are_all_kept(make: Make, host: Path) -> None:
+    folders, want_names = make(), [f"part-{number}" for number in range(24)]
+    for name in want_names:
+        (host / "data" / name).mkdir()
+    entries = [
+        read_folder({"source": f"{host}/data/{name}", "target": f"/data/{name}", "users": ["*"]}, "a test", name)
+        for name in want_names
+    ]
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(folders.put, entries))
+    assert sorted(listed.folder.name for listed in folders.all()) == sorted(want_names)
+    assert [listed.folder.name for listed in make().all()] == [listed.folder.name for listed in folders.all()]
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"version": 2, "folders": []}', '{"version": 1, "folders": 5}', "\0"])
