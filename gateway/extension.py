@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -26,7 +27,7 @@ from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import SystemClock
 from jupyter_aliquot.gateway.base.log_scrubber import scrub_logs
 from jupyter_aliquot.gateway.base.startup_gate import SETTING as RECOVERED, recovered_event
-from jupyter_aliquot.gateway.base.tasks import within_patience
+from jupyter_aliquot.gateway.base.tasks import Recurring, within_patience
 from jupyter_aliquot.gateway.containers.config import KernelContainers
 from jupyter_aliquot.gateway.containers.host_limits import HostLimits
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
@@ -100,6 +101,9 @@ from .remote_mode import GatewayKernels
 from .services import Services
 from .status_source import SnapshotSource
 
+# The Hub tells no removal. A user who is made again within this time keeps what the old one shared.
+REMOVED_USERS_SECONDS = 600.0
+
 
 def _read(server: ServerApp) -> Aliquot | None:
     """Return the settings of ``c.Aliquot`` as the server has them now; None if one is wrong."""
@@ -137,6 +141,7 @@ class AliquotExtension(ExtensionApp):
     _own: OwnKernels | None = None
     _events: KernelEvents | None = None
     _history: UsageHistory | None = None
+    _removals: Recurring | None = None
     # In gateway mode.
     _gateway: GatewayKernels | None = None
 
@@ -278,20 +283,23 @@ class AliquotExtension(ExtensionApp):
     def _sources(self, services: Services) -> Sources:
         """Return the sources of the handlers. In gateway mode the gateway has most of them."""
         settings, snapshot, clock = services.settings, self._snapshots.snapshot, services.clock
+        gather = self._snapshots.in_steps
         specs = services.server.kernel_spec_manager
         if isinstance(specs, SizedKernelSpecManager):
             specs.count_devices = partial(count_devices, services)
             if services.accounts is not None:
                 folders = services.settings.kernelspec_folders
                 specs.own = OwnSpecs(services.accounts.kernelspecs_from(services.runtime, folders), self.log)
-        told = Sources(snapshot, ServerMetrics(snapshot), settings.largest(), self._largest_here, services.folders)
+        metrics = ServerMetrics(snapshot)
+        told = Sources(snapshot, gather, metrics, settings.largest(), self._largest_here, services.folders)
         if self._own is not None:
             told = replace(told, keep=self._own.culler.keep)
         if self._gateway is not None:
             return told
         told = replace(told, invitations=services.invitations)
-        events = self._events = KernelEvents(snapshot, self.log)
+        events = self._events = KernelEvents(snapshot, gather, self.log)
         services.watch.listen(events.tell)
+        services.nodes.listen(events.tell)
         services.admission.observe(events.tell)
         services.endings.observe(events.tell)
         kept = History(parent=services.server).settings(self._memory.folder, settings)
@@ -371,6 +379,8 @@ class AliquotExtension(ExtensionApp):
         await self._services.nodes.start()
         if (holders := self._services.engines.holders) is not None:
             holders.start(self._services.admission.snapshot, self._services.admission.plan_again)
+        self._removals = follow_removed_users(self._services)
+        self._removals.start()
 
     async def stop_extension(self) -> None:
         """Called before the server ends its kernels.
@@ -383,11 +393,13 @@ class AliquotExtension(ExtensionApp):
         leaves_kernels = kernels is not None and kernels.policy.keeps_kernels()
         self._memory.tell_stopping()
         if self._events is not None:
-            self._events.close()
+            await within_patience("events", self._events.close(), self.log)
         if isinstance(services.server.identity_provider, AliquotIdentityProvider):
             await within_patience("identity", services.server.identity_provider.stop(), self.log)
         if self._gateway is not None:
             await self._gateway.stop()
+        if self._removals is not None:
+            await within_patience("removed_users", self._removals.stop(), self.log)
         await within_patience("local_socket", self._socket.stop(), self.log)
         if self._own is not None:
             await self._own.stop(leaves_kernels=leaves_kernels)
@@ -564,3 +576,15 @@ def audited_invitations(
     invitations = Invitations(folders, owners, state and state / "invitations.json", clock, log)
     invitations.observe(partial(tell_invitation, audit))
     return invitations
+
+
+def follow_removed_users(services: Services) -> Recurring:
+    """Return the task that takes back what users shared and accepted who are removed from the server."""
+    found = services.invitations
+
+    async def turn() -> None:
+        provider = services.server.identity_provider
+        if isinstance(provider, AliquotIdentityProvider) and (removed := await provider.removed_users(found.users())):
+            await asyncio.to_thread(found.remove_users, removed)
+
+    return Recurring("removed-users", turn, REMOVED_USERS_SECONDS, services.clock, services.log)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -130,8 +131,8 @@ class OwnKernels:
 
     def listed(
         self, admission: AdmissionSnapshot, who: User | None = None, kernel_id: str | None = None
-    ) -> tuple[LocalKernel, ...]:
-        """Return the reports of all kernels, of those that *who* may see, or of *kernel_id* alone."""
+    ) -> Iterator[LocalKernel]:
+        """Return an iterator over all kernels, those that *who* may see, or *kernel_id* alone."""
         if kernel_id is not None:
             ids = [kernel_id] if kernel_id in self.manager else []
         else:

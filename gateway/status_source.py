@@ -5,15 +5,19 @@ It keeps only the server's warnings.
 
 from __future__ import annotations
 
+from functools import partial
+
 from jupyter_aliquot.gateway.accounting.recorder import UsageAccounting
 from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gateway.base.steps import in_steps
+from jupyter_aliquot.gateway.folders.invitation_report import open_invitations
 from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
 from jupyter_aliquot.gateway.scheduling.lending.team_quotas import TeamQuotas
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 from jupyter_aliquot.gateway.status.collector import waiting_elsewhere
 from jupyter_aliquot.gateway.status.expected_starts import ExpectedStarts
-from jupyter_aliquot.gateway.status.report import StatusSnapshot
+from jupyter_aliquot.gateway.status.report import LocalKernel, StatusSnapshot
 from jupyter_aliquot.gateway.status.report_cache import ReportMemo
 from jupyter_aliquot.gateway.teams.warnings import quota_warnings
 
@@ -102,13 +106,24 @@ class SnapshotSource:
             kernel_id: Gather this kernel alone, of those that run, wait or ended here; None: all.
         """
         admission = self.admission()
+        ours = () if self._own is None else tuple(self._own.listed(admission, who, kernel_id))
+        return self._made(admission, ours, who, kernel_id)
+
+    async def in_steps(self, who: User | None = None) -> StatusSnapshot:
+        """Return the same as `snapshot`, for many kernels. The loop serves others between some kernels and the next."""
+        admission = self.admission()
+        ours = () if self._own is None else tuple(await in_steps(self._own.listed(admission, who)))
+        return self._made(admission, ours, who, None)
+
+    def _made(
+        self, admission: AdmissionSnapshot, ours: tuple[LocalKernel, ...], who: User | None, kernel_id: str | None
+    ) -> StatusSnapshot:
         node = self._services.watch.view()
         problems = (
             *self._problems_of_agent(node, admission),
             *self._services.link.differences,
             *self._problems_of_files(admission.ledger, who),
         )
-        ours = () if self._own is None else self._own.listed(admission, who, kernel_id)
         if self._own is not None:
             problems = (*problems, *self._own.problems())
         waiting = (entry.kernel_id for entry in admission.queue)
@@ -132,5 +147,6 @@ class SnapshotSource:
             grants=not self._is_remote,
             usage=self._accounting.counters(),
             budgets_of=self._accounting.budgets_of,
+            invitations_of=partial(open_invitations, self._services.invitations),
             memo=self._memo,
         )

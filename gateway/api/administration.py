@@ -34,7 +34,8 @@ class HoldersHandler(AliquotHandler):
         if found is None:
             raise HTTPError(503, "This server grants nothing itself, for its kernels are a gateway's: ask that one")
         host = await found.processes.figures()
-        self.answer(holders_report(self.sources.snapshot(self.requester), self.requester, host, found.clock.wall()))
+        snapshot = await self.sources.gather(self.requester)
+        self.answer(holders_report(snapshot, self.requester, host, found.clock.wall()))
 
 
 class MessageHandler(OneKernelHandler):

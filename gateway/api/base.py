@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,6 +62,8 @@ class Sources:
     # Called with a user, it returns the snapshot that this user may see, and no more of the kernels.
     # Called with a kernel's id, too, it gathers no other kernel.
     snapshot: Callable[..., StatusSnapshot]
+    # Gathers the same of many kernels in steps, between which the loop serves others.
+    gather: Callable[[User], Awaitable[StatusSnapshot]]
     metrics: ServerMetrics
     # The largest request that the rules allow, and the largest that also fits this node.
     largest: GpuShare

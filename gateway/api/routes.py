@@ -5,7 +5,6 @@ status/report.py decides what a user may see.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, cast
 
 from jupyter_client.kernelspec import NoSuchKernel
@@ -20,7 +19,7 @@ from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
 from jupyter_aliquot.gateway.reports.status import Sizes
 from jupyter_aliquot.gateway.sizes.grammar import PATTERN, STEP, describe_grammar, parse_size_name
-from jupyter_aliquot.gateway.status.report import status_text
+from jupyter_aliquot.gateway.status.report import status_text, status_text_in_steps
 from jupyter_aliquot.provisioner.errors import AliquotError, RequestError
 
 from .administration import ADMINISTRATION_HANDLERS
@@ -47,11 +46,12 @@ class StatusHandler(AliquotHandler):
     @authenticated
     @authorized
     async def get(self) -> None:
-        snapshot = self.sources.snapshot(self.requester)
-        if self.requester.is_admin:
-            # A thousand kernels, perhaps: other requests are served between the two halves.
-            await asyncio.sleep(0)
-        self.answer_text(status_text(snapshot, self.requester))
+        who = self.requester
+        if who.is_admin:  # a thousand kernels, perhaps: the loop serves others meanwhile
+            text = await status_text_in_steps(await self.sources.gather(who), who)
+        else:
+            text = status_text(self.sources.snapshot(who), who)
+        self.answer_text(text)
 
 
 class SizesHandler(AliquotHandler):

@@ -12,7 +12,7 @@ import json
 import os
 import pwd
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -227,6 +227,10 @@ class AliquotIdentityProvider(PasswordIdentityProvider):
     def has_user(self, name: str) -> bool:
         """Return whether this server has a user of this name, as far as it knows."""
         return not self.has_users or name in self.users
+
+    async def removed_users(self, names: Collection[str]) -> frozenset[str]:
+        """Return those of *names*, which all were users of this server, that it has no more."""
+        return frozenset(name for name in names if not self.has_user(name))
 
     def user_named(self, name: str) -> User:
         """Return a configured user by name; without role and teams if there is none of that name."""

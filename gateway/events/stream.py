@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,12 @@ from jupyter_events import EventLogger
 
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gateway.base.steps import in_steps
 from jupyter_aliquot.gateway.reports.kernel import Kernel
 from jupyter_aliquot.gateway.sharing.rights import access_for
 from jupyter_aliquot.gateway.sharing.shares import read_shares
-from jupyter_aliquot.gateway.status.report import StatusSnapshot, kernel_reports
+from jupyter_aliquot.gateway.status.report import StatusSnapshot, each_kernel, kernel_reports
+from jupyter_aliquot.gpu_hook.waiting import end_task
 
 from .diff import by_id, kernel_news
 
@@ -52,11 +54,23 @@ class Listener:
 
 
 class KernelEvents:
-    """The events of all kernels, and their listeners. ``snapshot``: returns all that is known now."""
+    """The events of all kernels, and their listeners.
 
-    def __init__(self, snapshot: Callable[[], StatusSnapshot], log: logging.Logger) -> None:
+    *snapshot* returns all that is known now; *gather* does so in steps, between which the loop serves others.
+    """
+
+    def __init__(
+        self,
+        snapshot: Callable[[], StatusSnapshot],
+        gather: Callable[[], Awaitable[StatusSnapshot]],
+        log: logging.Logger,
+    ) -> None:
         self._snapshot = snapshot
+        self._gather = gather
         self._log = log
+        # The looks that go on until nothing has changed since the last one began.
+        self._looks: asyncio.Task[None] | None = None
+        self._is_due = False
         # Each kernel's report at the last look; in ``_last``, at the one before.
         self._before: Mapping[str, Kernel] = {}
         self._last: Mapping[str, Kernel] = {}
@@ -73,7 +87,7 @@ class KernelEvents:
         The caller gives it back with `forget`.
         """
         if not self._listeners:
-            self._before = self._look()
+            self._before = by_id(kernel_reports(self._snapshot(), _SEES_ALL, _LAST_ENDED))
         listener = Listener(user)
         self._listeners.add(listener)
         return listener
@@ -95,28 +109,46 @@ class KernelEvents:
             self._requesters.pop(kernel_id, None)
             raise
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End every stream. Called when the server stops."""
         for listener in self._listeners:
             listener.put(None)
         self._listeners.clear()
+        if self._looks is not None:
+            await end_task(self._looks)
 
     def tell(self, *_: object) -> None:
-        """Send the changes to the listeners.
+        """Send the changes to the listeners, soon.
 
-        Called with each new view of the node, and after each cycle of admission.
+        Called with each new view of a node, and after each cycle of admission. One look at all kernels
+        serves the calls that come until it begins.
         """
         if not self._listeners:
             return
-        before, self._before = self._before, self._look()
+        self._is_due = True
+        if self._looks is None:
+            self._looks = asyncio.create_task(self._look_while_due(), name="aliquot-events")
+
+    async def _look_while_due(self) -> None:
+        try:
+            while self._is_due and self._listeners:
+                self._is_due = False
+                self._compare(await self._look())
+        except Exception:
+            self._log.exception("events=failed; it goes on")
+        finally:
+            self._looks = None
+
+    async def _look(self) -> Mapping[str, Kernel]:
+        return by_id(await in_steps(each_kernel(await self._gather(), _SEES_ALL, _LAST_ENDED)))
+
+    def _compare(self, after: Mapping[str, Kernel]) -> None:
+        before, self._before = self._before, after
         self._last = before
         news = kernel_news(before, self._before, self._requesters)
         self._requesters = {one: requester for one, requester in self._requesters.items() if one in self._before}
         for data in news:
             self._logger.emit(schema_id=_SCHEMA_ID, data=dict(data))
-
-    def _look(self) -> Mapping[str, Kernel]:
-        return by_id(kernel_reports(self._snapshot(), _SEES_ALL, _LAST_ENDED))
 
     async def _deliver(self, logger: EventLogger, schema_id: str, data: Event) -> None:
         """Called by the event logger with data that fits the schema."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -31,6 +31,7 @@ class Invitation:
     ``path`` is where the owner's kernels find the folder, and ``source`` where it lies on the host.
     ``inode`` and ``born`` are those of the folder that the owner chose; ``born`` is in nanoseconds
     since the epoch, and 0 where the file system does not tell. Other times are in seconds.
+    ``is_orphaned``: its owner or its only guest was removed from the server, and it is for no user.
     """
 
     id: str
@@ -47,6 +48,7 @@ class Invitation:
     accepted: frozenset[str] = frozenset()
     declined: frozenset[str] = frozenset()
     born: int = 0
+    is_orphaned: bool = False
 
     def is_of(self, inode: int, born: int) -> bool:
         """Return whether this is the folder that was shared: a file system uses the numbers of removed ones again."""
@@ -54,7 +56,7 @@ class Invitation:
 
     def invites(self, user: User) -> bool:
         """Return whether it is for this user. An owner needs none, and an administrator's role gives none."""
-        if not user.name or user.name == self.owner:
+        if not user.name or user.name == self.owner or self.is_orphaned:
             return False
         return user.name == self.invited if self.kind == "user" else self.invited in user.teams
 
@@ -63,6 +65,17 @@ class Invitation:
         if self.until is not None and self.until <= now:
             return True
         return not self.is_answered and self.since + UNANSWERED_SECONDS <= now
+
+    @property
+    def users(self) -> frozenset[str]:
+        """Return the names that were users of the server: its owner, and the guests who answered."""
+        return self.accepted | self.declined | {self.owner}
+
+    def without(self, removed: Collection[str]) -> Invitation:
+        """Return it as it is once these users are removed: a new user of such a name gets nothing from it."""
+        if self.owner in removed or (self.kind == "user" and self.invited in removed):
+            return replace(self, is_orphaned=True, accepted=frozenset(), declined=frozenset())
+        return replace(self, accepted=self.accepted.difference(removed), declined=self.declined.difference(removed))
 
     @property
     def is_answered(self) -> bool:
@@ -145,6 +158,7 @@ def invitation_table(invitation: Invitation) -> Mapping[str, Any]:
         "until": invitation.until,
         "accepted": sorted(invitation.accepted),
         "declined": sorted(invitation.declined),
+        **({"orphaned": True} if invitation.is_orphaned else {}),
     }
 
 
@@ -157,6 +171,7 @@ def read_invitation(table: object) -> Invitation:
     inode, since, until = entry.number("inode"), entry.number("since"), entry.number("until")
     born = entry.number("born") or 0
     accepted, declined = frozenset(entry.texts("accepted")), frozenset(entry.texts("declined"))
+    is_orphaned = entry.flag("orphaned", default=False)
     entry.finish()
     parts_of(source)
     check_name(kind, invited)
@@ -164,6 +179,7 @@ def read_invitation(table: object) -> Invitation:
     if not is_valid or not isinstance(inode, int) or not isinstance(born, int) or since is None or accepted & declined:
         raise RequestError(f"the invitation {id_[:16]!r} of {owner[:40]!r} has fields that are not valid")
     writes = access == "write"
+    answers = accepted, declined
     return Invitation(
-        id_, owner, name, path, source, inode, kind, invited, writes, since, until, accepted, declined, born
+        id_, owner, name, path, source, inode, kind, invited, writes, since, until, *answers, born, is_orphaned
     )

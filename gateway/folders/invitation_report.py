@@ -62,6 +62,20 @@ def invitation_report(found: Invitations, invitation: Invitation, who: User) -> 
     }
 
 
+def open_invitations(found: Invitations, who: User) -> list[reports.OpenInvitation]:
+    """Return the invitations that the user has not answered. Part of each status, so it looks at no disk."""
+    return [
+        {
+            "id": one.id,
+            "owner": one.owner,
+            "name": one.name,
+            "access": one.access,
+            "since": iso_moment(one.since),
+        }
+        for one in found.open_for(who)
+    ]
+
+
 def invited_folders(found: Invitations, who: User) -> list[Folder]:
     """Return the folders of others that the user accepted, in the form of all folders of kernels. Blocks."""
     folders: dict[str, Folder] = {}

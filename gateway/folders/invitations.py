@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -72,6 +72,7 @@ class Invitations:
         # Requests change it in threads. A change makes another mapping.
         self._changing = threading.Lock()
         self._all: Mapping[str, Invitation] = {}
+        self._by_guest: Mapping[tuple[str, str], Sequence[Invitation]] = {}
         self._file = InvitationFile(path, log)
         self._is_read = False
         self.read_again()
@@ -85,7 +86,7 @@ class Invitations:
     def _read(self) -> None:
         """Read the file if it was not read yet. Raises StateError: what was not read must not be replaced."""
         if not self._is_read:
-            self._all = self._file.read()
+            self._take(self._file.read())
             self._is_read = True
 
     def observe(self, observer: InvitationObserver) -> None:
@@ -112,6 +113,18 @@ class Invitations:
         now = self._clock.wall()
         found = (one for one in self._all.values() if user.is_admin or one.owner == user.name or one.invites(user))
         return tuple(one for one in found if not one.has_ended(now))
+
+    def open_for(self, user: User) -> tuple[Invitation, ...]:
+        """Return the invitations that the user has not answered. Called with each status: it looks at no other's."""
+        if not self._by_guest:
+            return ()
+        now, names = self._clock.wall(), [("user", user.name), *(("team", team) for team in sorted(user.teams))]
+        return tuple(
+            one
+            for name in names
+            for one in self._by_guest.get(name, ())
+            if one.invites(user) and user.name not in one.accepted | one.declined and not one.has_ended(now)
+        )
 
     def find(self, id_: str, user: User) -> Invitation | None:
         """Return one of the invitations that the user sees; None if there is none of that id."""
@@ -188,6 +201,24 @@ class Invitations:
             self._tell("accept" if is_accepted else "decline", made, user.name)
         return made
 
+    def users(self) -> frozenset[str]:
+        """Return the users who share a folder, or have answered an invitation."""
+        return frozenset(name for one in self._present() if not one.is_orphaned for name in one.users)
+
+    def remove_users(self, removed: Collection[str]) -> None:
+        """Take back what users shared and accepted who are removed from the server. Blocks. Raises StateError.
+
+        An invitation without its owner or its only guest stays in the list, where an administrator ends it.
+        """
+        with self._changing:
+            self._read()
+            made = {one.id: one.without(removed) for one in self._present()}
+            orphaned = [one for one in made.values() if one.is_orphaned and not self._all[one.id].is_orphaned]
+            if made != self._all:
+                self._write(made)
+        for one in orphaned:
+            self._tell("orphan", one, "")
+
     def mounts_of(self, user: User) -> tuple[Mount, ...]:
         """Return the mounts of the folders that the user accepted, checked on the disk now. Blocks.
 
@@ -219,6 +250,11 @@ class Invitations:
         Raises RequestError and FolderError with words for the owner.
         """
         owner = invitation.owner
+        if invitation.is_orphaned:
+            raise FolderError(
+                f"The owner {owner!r} or the only guest {invitation.invited!r} was removed from this server, so that "
+                "no user gets the folder. End the invitation, or share the folder again"
+            )
         if not self._owners.exists(owner):
             raise FolderError(f"This server has no user {owner!r} any more")
         folder = self._identify(owner, invitation.source, invitation.path)
@@ -283,7 +319,13 @@ class Invitations:
         inode, born = folder.identity.inode, folder.born
         if before is not None:
             changed = replace(
-                before, inode=inode, born=born, is_writable=wish.is_writable, until=wish.until, path=wish.path
+                before,
+                inode=inode,
+                born=born,
+                is_writable=wish.is_writable,
+                until=wish.until,
+                path=wish.path,
+                is_orphaned=False,
             )
             if not before.is_of(inode, born):
                 # Its guests did not accept another folder at the same path.
@@ -314,7 +356,13 @@ class Invitations:
     def _write(self, made: Mapping[str, Invitation]) -> None:
         """Write the file first, so that kernels get only what is kept. Raises StateError."""
         self._file.write(made.values())
-        self._all = made
+        self._take(made)
+
+    def _take(self, made: Mapping[str, Invitation]) -> None:
+        by_guest: dict[tuple[str, str], list[Invitation]] = {}
+        for one in made.values():
+            by_guest.setdefault((one.kind, one.invited), []).append(one)
+        self._all, self._by_guest = made, by_guest
 
     def _tell(self, action: str, invitation: Invitation, by: str) -> None:
         for observer in self._observers:

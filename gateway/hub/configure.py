@@ -24,6 +24,8 @@ from .scopes import (
     SERVICE_ROLE,
     SERVICE_SCOPES,
     USER_SCOPES,
+    USERS_ROLE,
+    USERS_SCOPES,
     access_scope,
     availability_role,
     availability_service,
@@ -158,6 +160,7 @@ def _add_scopes(c: Config, wanted: HubSettings, gateways: Gateways) -> None:
         admins |= set((updated(found) or ()) if isinstance(found, LazyConfigValue) else found or ())
     members = {"users": sorted(admins), "groups": list(wanted.admin_groups)}
     sections.add_role(c, ADMIN_ROLE, [ADMIN_SCOPE], **members)
+    sections.add_role(c, USERS_ROLE, USERS_SCOPES, services=list(gateways.names))
     if asking := [one.name for one in gateways.each if one.settings.minutes_without_server]:
         sections.add_role(c, SERVICE_ROLE, SERVICE_SCOPES, services=asking)
 

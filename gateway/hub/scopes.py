@@ -16,6 +16,9 @@ SERVER_SCOPES = ("users:activity!user", "access:servers!server")
 USER_SCOPES = ("self",)
 # Only for a gateway that ends kernels some time after their user's server has gone.
 SERVICE_ROLE = "aliquot-gateway"
+# Every gateway: what removed users shared must not count for new ones of their names.
+USERS_ROLE = "aliquot-users"
+USERS_SCOPES = ("list:users",)
 # The names of services tell which of the servers' options name another gateway.
 SERVICE_SCOPES = ("list:users", "read:servers", "list:services")
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Collection
 from pathlib import Path
 from types import MethodType
 from typing import Any, cast
@@ -39,8 +39,9 @@ from jupyter_aliquot.provisioner.errors import HubAwayError, HubError, TooManyTo
 
 from .environment import HubService
 from .login import HUB_LOGIN_HANDLERS
+from .removed_users import HubUserList, removed_among
 from .token_cache import CheckLimits, Model, TokenChecks
-from .user_cache import HubPeople, service_name
+from .user_cache import HubPeople, is_service, service_name
 from .websocket_recheck import HubSockets
 
 UNKNOWN_TOKEN = (
@@ -316,8 +317,16 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
         return self.people.knows(name)
 
     def has_user(self, name: str) -> bool:
-        """Return whether the Hub has told of this user. It does not tell when it removes one."""
+        """Return whether the Hub has told of this user, and the gateway has not missed the user since."""
         return self.people.knows(name)
+
+    async def removed_users(self, names: Collection[str]) -> frozenset[str]:
+        """Return those of *names* that the Hub has no more, and forget them. Services are no users."""
+        users = [name for name in names if not is_service(name)]
+        removed = await removed_among(users, HubUserList(self.hub_auth), self.log)
+        for name in removed:
+            self.people.forget(name)
+        return removed
 
     def user_named(self, name: str) -> User:
         """Return a user without a request, as the Hub reported the user last."""

@@ -71,6 +71,10 @@ class HubPeople:
         """Return whether the Hub has answered about this user."""
         return name in self._users
 
+    def forget(self, name: str) -> None:
+        """Forget a user whom the Hub has removed. A new one of that name is met anew."""
+        self._is_unsaved |= self._users.pop(name, None) is not None
+
     async def save(self) -> None:
         """Write the changes since the last call: names and teams. The role is asked anew."""
         if self._file is None or not self._is_unsaved:

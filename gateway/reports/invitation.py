@@ -24,6 +24,16 @@ class Invitation(TypedDict):
     problem: str | None
 
 
+class OpenInvitation(TypedDict):
+    """An invitation that the user of the request has not answered."""
+
+    id: str
+    owner: str
+    name: str
+    access: str
+    since: str
+
+
 class Invitations(TypedDict):
     """The answer of GET /aliquot/api/v1/invitations."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from .invitation import OpenInvitation
 from .kernel import Kernel
 from .usage import Budget
 
@@ -35,6 +36,7 @@ class StatusUser(TypedDict):
     role: str
     gpu_limit: UserGpuLimit | None
     budgets: list[Budget]
+    invitations: list[OpenInvitation]
 
 
 class Cordon(TypedDict):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from jupyter_aliquot.gateway.culling.policy import Announcement
@@ -38,6 +38,10 @@ class Activities(Protocol):
 
 class KernelManagers(Protocol):
     """The part of our kernel manager that knows kernels, their owners and their states."""
+
+    def __contains__(self, kernel_id: str, /) -> bool:
+        """Return whether there is such a kernel."""
+        ...
 
     def get_kernel(self, kernel_id: str) -> Any:
         """Return Jupyter's manager of one kernel."""
@@ -86,11 +90,16 @@ def local_kernels(
     labels: Mapping[str, str],
     announced: Mapping[str, Announcement],
     memo: KernelMemo | None = None,
-) -> tuple[LocalKernel, ...]:
-    """Return those kernels that request a GPU, crashed, were shared, have a message or an announced end."""
-    queue, found = {entry.kernel_id: entry for entry in snapshot.starts}, []
+) -> Iterator[LocalKernel]:
+    """Yield those kernels that request a GPU, crashed, were shared, have a message or an announced end.
+
+    A caller may take its time between two of them; a kernel that is gone by then is left out.
+    """
+    queue = {entry.kernel_id: entry for entry in snapshot.starts}
     holdings, memo = snapshot.ledger.holdings, memo or KernelMemo()
     for kernel_id in ids:
+        if kernel_id not in manager:
+            continue
         kernel = manager.get_kernel(kernel_id)
         waiting, holding = queue.get(kernel_id), holdings.get(kernel_id)
         request = _asked(holding, waiting) or request_of(kernel)
@@ -117,8 +126,7 @@ def local_kernels(
             shares=getattr(kernel, "shares", UNSHARED),
             owner_message=getattr(kernel, "owner_message", None),
         )
-        found.append(memo.same(made))
-    return tuple(found)
+        yield memo.same(made)
 
 
 def _has_news(kernel: Any) -> bool:

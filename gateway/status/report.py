@@ -5,7 +5,7 @@ It reads nothing by itself and decides nothing; node/watcher.py and collector.py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -14,12 +14,14 @@ from typing import NamedTuple
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import iso, iso_moment
+from jupyter_aliquot.gateway.base.steps import in_steps
 from jupyter_aliquot.gateway.culling.policy import Announcement
 from jupyter_aliquot.gateway.node.unhooked import count_processes
 from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.nodes.remote_node import RemoteNodeView
 from jupyter_aliquot.gateway.relays.activity import Activity
 from jupyter_aliquot.gateway.reports import to_json
+from jupyter_aliquot.gateway.reports.invitation import OpenInvitation
 from jupyter_aliquot.gateway.reports.kernel import (
     DroppedMessages,
     Kernel,
@@ -95,6 +97,11 @@ def no_budgets(who: User) -> list[Budget]:
     return []
 
 
+def no_invitations(who: User) -> list[OpenInvitation]:
+    """Return no invitation: another server has them, or none."""
+    return []
+
+
 @dataclass(frozen=True)
 class StatusSnapshot:
     """All that the server knows at one moment.
@@ -108,6 +115,7 @@ class StatusSnapshot:
         endings: How kernels ended since the server started; ``failures``: by class.
         usage: GPU time since the server started.
         budgets_of: Returns the budgets that count for a user.
+        invitations_of: Returns the invitations that a user has not answered.
         refusals: How often each of c.Limits refused or delayed something.
     """
 
@@ -131,6 +139,7 @@ class StatusSnapshot:
     refusals: Mapping[str, int] = field(default_factory=dict)
     usage: Sequence[UsageCounter] = ()
     budgets_of: Callable[[User], list[Budget]] = no_budgets
+    invitations_of: Callable[[User], list[OpenInvitation]] = no_invitations
     # Reports that were made of earlier snapshots.
     memo: ReportMemo = field(default_factory=ReportMemo, compare=False, repr=False)
 
@@ -141,6 +150,12 @@ def status_report(snapshot: StatusSnapshot, who: User, ended: int = LAST_ENDED) 
     Every user gets the aggregates; kernels go to their owner and to administrators. Clients request
     it every few seconds, so of the ended kernels it has the last few that the user did not end.
     """
+    report = _without_kernels(snapshot, who)
+    report["kernels"] = kernel_reports(snapshot, who, ended, but_by=who.name)
+    return report
+
+
+def _without_kernels(snapshot: StatusSnapshot, who: User) -> Status:
     status = snapshot.node.status
     return {
         "version": snapshot.version,
@@ -149,12 +164,13 @@ def status_report(snapshot: StatusSnapshot, who: User, ended: int = LAST_ENDED) 
             "role": who.role,
             "gpu_limit": _gpu_limit(snapshot, who),
             "budgets": snapshot.budgets_of(who),
+            "invitations": snapshot.invitations_of(who),
         },
         "node": node_report(snapshot),
         "nodes": nodes_report(snapshot.nodes, who.name, snapshot.memo, snapshot.cordons),
         "devices": snapshot.memo.devices(status).reports(who.name) if status else [],
         "queue": {"length": snapshot.queue_length},
-        "kernels": kernel_reports(snapshot, who, ended, but_by=who.name),
+        "kernels": [],
     }
 
 
@@ -163,10 +179,20 @@ def status_text(snapshot: StatusSnapshot, who: User) -> str:
 
     A kernel's JSON is made once for all users who see the same of it.
     """
-    report = status_report(snapshot, who)
-    kernels = ", ".join(snapshot.memo.text(kernel) for kernel in report["kernels"])
-    report["kernels"] = []
-    return f"{to_json(report).removesuffix(']}')}{kernels}]}}"
+    return _joined(snapshot, who, list(_texts(snapshot, who)))
+
+
+async def status_text_in_steps(snapshot: StatusSnapshot, who: User) -> str:
+    """Return the same as `status_text`, for many kernels."""
+    return _joined(snapshot, who, await in_steps(_texts(snapshot, who)))
+
+
+def _texts(snapshot: StatusSnapshot, who: User) -> Iterator[str]:
+    return map(snapshot.memo.text, each_kernel(snapshot, who, LAST_ENDED, but_by=who.name))
+
+
+def _joined(snapshot: StatusSnapshot, who: User, kernels: Sequence[str]) -> str:
+    return f"{to_json(_without_kernels(snapshot, who)).removesuffix(']}')}{', '.join(kernels)}]}}"
 
 
 def node_report(snapshot: StatusSnapshot) -> Node:
@@ -196,36 +222,43 @@ def _gpu_limit(snapshot: StatusSnapshot, who: User) -> UserGpuLimit | None:
 def kernel_reports(
     snapshot: StatusSnapshot, who: User, ended: int | None = None, *, but_by: str | None = None
 ) -> list[Kernel]:
-    """Return the kernels that this user may see.
+    """Return the kernels of `each_kernel` as a list."""
+    return list(each_kernel(snapshot, who, ended, but_by=but_by))
+
+
+def each_kernel(
+    snapshot: StatusSnapshot, who: User, ended: int | None = None, *, but_by: str | None = None
+) -> Iterator[Kernel]:
+    """Yield the reports of the kernels that this user may see.
 
     They are those of this server, of other programs, and the last ``ended`` ones that ended.
 
     Args:
         snapshot: All that the server knows.
         who: The user.
-        ended: The most ended kernels to return; None for all that are remembered.
+        ended: The most ended kernels to yield; None for all that are remembered.
         but_by: Leave out ended kernels that this user ended.
     """
     memo, status = snapshot.memo, snapshot.node.status
-    known, local = memo.kernels(status), {kernel.id for kernel in snapshot.kernels}
+    known, local = memo.known(status, snapshot.nodes), {kernel.id for kernel in snapshot.kernels}
     failed = {kernel.id for kernel in snapshot.kernels if kernel.state == "ended"}
     why = (
         {one.id: one.ending for one in snapshot.ended if one.id in failed and one.ending.by != but_by} if failed else {}
     )
-    seen = []
     for kernel in snapshot.kernels:
         if access := access_for(who, kernel.owner, kernel.shares):
             told = _with_ending(kernel, why) if failed else kernel
-            seen.append(_remembered(snapshot, told, known.get(kernel.id), access))
-    for other in known.values() if who.is_admin else memo.owned(status, who.name):
+            yield _remembered(snapshot, told, known.get(kernel.id), access)
+    for other in memo.kernels(status).values() if who.is_admin else memo.owned(status, who.name):
         if other.kernel_id not in local and access_for(who, other.owner):
             causes = (other, snapshot.resizes.get(other.kernel_id))
-            seen.append(memo.report(other.kernel_id, FOREIGN, causes, partial(_of_foreign, *causes)))
+            yield memo.report(other.kernel_id, FOREIGN, causes, partial(_of_foreign, *causes))
     # A thousand, perhaps, most of them other users': the cheapest check comes first.
     his = (one for one in snapshot.ended if one.owner == who.name or who.is_admin)
     news = (one for one in his if one.ending.by != but_by and one.id not in local)
     gone = (one for one in news if access_for(who, one.owner))
-    return [*seen, *(_remembered(snapshot, _as_local(kernel), None, Access.OWN) for kernel in islice(gone, ended))]
+    for one in islice(gone, ended):
+        yield _remembered(snapshot, _as_local(one), None, Access.OWN)
 
 
 @dataclass(frozen=True)
@@ -242,9 +275,10 @@ def find_kernel(snapshot: StatusSnapshot, who: User, kernel_id: str) -> OneKerne
     Returns:
         None for a kernel that does not exist, and for one that this user may not see.
     """
-    known = snapshot.memo.kernels(snapshot.node.status).get(kernel_id)
     local = next((kernel for kernel in snapshot.kernels if kernel.id == kernel_id), None)
     ended = next((one for one in snapshot.ended if one.id == kernel_id), None)
+    memo, status = snapshot.memo, snapshot.node.status
+    known = (memo.kernels(status) if local is None else memo.known(status, snapshot.nodes)).get(kernel_id)
     if local is not None:
         if ended is not None:
             local = _with_ending(local, {kernel_id: ended.ending})

@@ -6,9 +6,10 @@ report.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from jupyter_aliquot.gateway.nodes.remote_node import RemoteNodeView
 from jupyter_aliquot.gateway.reports import to_json
 from jupyter_aliquot.gateway.reports.kernel import Kernel
 from jupyter_aliquot.gpu_hook.client.reports import KernelStatus, NodeStatus
@@ -18,6 +19,10 @@ from .devices import DeviceSums
 _NO_KERNELS: Mapping[str, KernelStatus] = {}
 # The most unused reports: the kernels that ended last are shown for a while.
 _SPARE = 64
+
+
+def _is_connected(node: RemoteNodeView) -> bool:
+    return node.is_connected
 
 
 class _Made:
@@ -42,6 +47,9 @@ class ReportMemo:
         self._texts: dict[str, tuple[Kernel, str]] = {}
         self._status: NodeStatus | None = None
         self._kernels = _NO_KERNELS
+        # The statuses of other machines, and the kernels of all machines then.
+        self._others: tuple[NodeStatus, ...] = ()
+        self._known = _NO_KERNELS
         self._owned: dict[str, list[KernelStatus]] = {}
         self._devices: DeviceSums | None = None
         self._of_nodes: dict[str, tuple[NodeStatus, DeviceSums]] = {}
@@ -70,12 +78,26 @@ class ReportMemo:
     def kernels(self, status: NodeStatus | None) -> Mapping[str, KernelStatus]:
         """Return the agent's kernels by their ids."""
         if status is not self._status:
-            self._status, self._devices = status, None
+            self._status, self._devices, self._others = status, None, ()
             self._kernels = {kernel.kernel_id: kernel for kernel in status.kernels} if status else _NO_KERNELS
             self._owned = {}
             for kernel in self._kernels.values():
                 self._owned.setdefault(kernel.owner, []).append(kernel)
         return self._kernels
+
+    def known(self, status: NodeStatus | None, nodes: Sequence[RemoteNodeView]) -> Mapping[str, KernelStatus]:
+        """Return the kernels of all agents by their ids.
+
+        A node without a connection may still list a kernel that is on another by now: the others win.
+        """
+        own = self.kernels(status)
+        told = [node.status for node in sorted(nodes, key=_is_connected) if node.status is not None]
+        if not told:
+            return own
+        if [*map(id, told)] != [*map(id, self._others)]:
+            self._others = tuple(told)
+            self._known = {kernel.kernel_id: kernel for one in told for kernel in one.kernels} | dict(own)
+        return self._known
 
     def owned(self, status: NodeStatus | None, owner: str) -> Collection[KernelStatus]:
         """Return the agent's kernels of this owner."""

@@ -124,6 +124,7 @@ export type IHolders = api.Holders;
 export type IHolderKernel = api.HolderKernel;
 export type IBudget = api.Budget;
 export type IInvitation = api.Invitation;
+export type IOpenInvitation = api.OpenInvitation;
 export type IInvitations = api.Invitations;
 /** A requested invitation. `until` is a moment, or empty. */
 export interface IInvitationWish {

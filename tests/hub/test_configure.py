@@ -309,9 +309,11 @@ def test_kernels_without_a_server_are_ended_by_a_gateway_that_may_ask_who_has_on
         "services": ["aliquot"],
     }
     assert role(c, "aliquot-gateway") == want
+    assert role(c, "aliquot-users") == {"name": "aliquot-users", "scopes": ["list:users"], "services": ["aliquot"]}
     without = Config()
     configure(without)
-    assert "aliquot-gateway" not in [one["name"] for one in without.JupyterHub.load_roles]
+    names = [one["name"] for one in without.JupyterHub.load_roles]
+    assert ("aliquot-gateway" in names, "aliquot-users" in names) == (False, True)
 
 
 def test_without_sizes_the_spawn_page_stays_as_it_is() -> None:

@@ -104,7 +104,7 @@ def test_each_gateway_has_a_service_scopes_and_a_page_that_may_ask_it_alone() ->
     assert roles["user"]["scopes"] == ["self", *access]
     assert roles["aliquot-gpu-2-availability"]["scopes"] == [access[1]]
     assert roles["aliquot-gpu-2-availability"]["services"] == ["gpu-2-availability"]
-    assert roles["aliquot-gateway"]["services"] == ["here", "gpu-2"]
+    assert roles["aliquot-gateway"]["services"] == roles["aliquot-users"]["services"] == ["here", "gpu-2"]
     assert c.Spawner.server_token_scopes[-3:] == [*access, ADMIN_SCOPE]
 
 

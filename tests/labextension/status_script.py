@@ -152,6 +152,7 @@ _EXAMPLE: dict[str, Any] = {
         "role": "user",
         "gpu_limit": {"gpus": None, "held_gpus": 0.5, "queued_gpus": 0.0, "left_gpus": None, "teams": []},
         "budgets": [],
+        "invitations": [],
     },
     "nodes": [],
     "node": {

@@ -36,7 +36,7 @@ c.ImageCatalogue.images = [{{"name": "box", "image": "example/box:1", "display_n
 def homes() -> Iterator[Path]:
     """The homes of alice and bob on the gateway's machine."""
     homes = Path(os.path.realpath(tempfile.mkdtemp(prefix="aqf-", dir="/tmp")))
-    for name in ("alice/project", "alice/.ssh", "bob", "ada"):
+    for name in ("alice/project", "alice/notes", "alice/sketches", "alice/.ssh", "bob", "ada"):
         (homes / name).mkdir(parents=True)
     yield homes
     shutil.rmtree(homes)
@@ -82,16 +82,17 @@ def test_a_folder_is_shared_accepted_and_ended_by_an_administrator(
     given, offered = open_view(alice), open_view(bob)
     share_by_keyboard(given, "~/.ssh/keys", "bob")
     given.get_by_role("alert").filter(has_text="hidden folders hold settings and keys").wait_for()
+    bob.show_panel()  # it reads the status often
     share_by_keyboard(given, "~/project", "bob")
     given.get_by_text("bob is invited to ~/project.").wait_for()
     mine = row_of(given, "Shared by me", "project")
     assert mine.get_by_role("cell").nth(3).inner_text() == "read and write"
     assert mine.get_by_role("cell").nth(5).inner_text() == "no user yet"
 
-    bob.page.reload()
-    bob.wait_until_up()
-    offered = open_view(bob)
+    told = bob.page.locator(".Toastify__toast", has_text="alice shares the folder project with you, to read and write.")
+    told.get_by_role("button", name="Show shared folders").click()
     assert "/shared/alice/project" in row_of(offered, "Shared with me", "project").inner_text()
+    row_of(offered, "Shared with me", "project").get_by_text("waits for your answer").wait_for()
     accept = offered.get_by_role("button", name="Accept project of alice")
     accept.focus()
     bob.page.keyboard.press("Enter")
@@ -110,3 +111,43 @@ def test_a_folder_is_shared_accepted_and_ended_by_an_administrator(
     bob.wait_until_up()
     open_view(bob).get_by_text("No user shares a folder with you.").wait_for()
     assert [lab.errors for lab in (bob, ada)] == [[], []]
+
+
+def test_an_invitation_is_told_once_and_no_more_once_it_is_answered(
+    labs_of_two: list[LabProcess], pages: Callable[[], Page]
+) -> None:
+    alice, bob = (LabPage(pages()).open(server.lab_url) for server in labs_of_two)
+    given = open_view(alice)
+    bob.show_panel()
+    toasts = bob.page.locator(".Toastify__toast", has_text="alice shares the folder notes with you")
+    share_by_keyboard(given, "~/notes", "bob")
+    toasts.wait_for()
+    bob.page.reload()
+    bob.wait_until_up()
+    share_by_keyboard(given, "~/sketches", "bob")
+    later = bob.page.locator(".Toastify__toast", has_text="alice shares the folder sketches with you")
+    later.wait_for()
+    assert toasts.count() == 0, "a page that is loaded again tells of the later one alone"
+    offered = open_view(bob)
+    offered.get_by_role("button", name="Decline sketches of alice").click()
+    later.wait_for(state="detached")
+    assert bob.errors == []
+
+
+def test_a_page_that_could_not_read_the_folders_reads_them_again(
+    labs_of_two: list[LabProcess], pages: Callable[[], Page]
+) -> None:
+    lab = LabPage(pages()).open(labs_of_two[0].lab_url)
+    refusal = {"message": "The invitations cannot be read now: No space left on device. Try again in a moment"}
+    lab.page.route("**/aliquot/api/v1/invitations*", lambda route: route.fulfill(status=409, json=refusal))
+    lab.finish_command(_COMMAND)
+    shown = lab.page.get_by_role("region", name="Shared folders")
+    alert = shown.get_by_role("alert").filter(has_text=refusal["message"])
+    alert.wait_for()
+    assert lab.violations(".aliquot-Folders") == []
+    lab.page.unroute_all()
+    again = shown.get_by_role("button", name="Try Again")
+    again.focus()
+    lab.page.keyboard.press("Enter")
+    shown.get_by_role("heading", name="Shared with me").wait_for()
+    assert (alert.count(), again.count()) == (0, 0)

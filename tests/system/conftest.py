@@ -76,6 +76,12 @@ class Server:
             raise HttpRefusal(refusal.code, refusal.read().decode()) from None
         return json.loads(text) if text else None
 
+    def metrics(self) -> str:
+        headers = {"Authorization": f"token {self.token}"}
+        request = urllib.request.Request(f"{self.url}/aliquot/api/v1/metrics", headers=headers)
+        with urllib.request.urlopen(request, timeout=DEADLINE_SECONDS) as response:
+            return str(response.read().decode())
+
     def status(self) -> Any:
         return self.call("GET", "/aliquot/api/v1/status")
 

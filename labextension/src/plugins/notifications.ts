@@ -9,17 +9,18 @@ import { IDisposable } from '@lumino/disposable';
 
 import { IGpuKernels } from '../gpu_kernels';
 import { GpuKernelsModel, notebookPath } from '../model/model';
-import { NewsReader } from '../model/news';
+import { NewsReader, Remembered } from '../model/news';
 import { RefusedComms } from '../sessions/refused_comms';
 import { storage } from '../base/storage';
 import { CommandIDs, IKernel, PLUGIN_ID, PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
 import { Announcer, tellFailure } from '../widgets/notifications/announce';
+import { InvitationAnnouncer } from '../widgets/notifications/invitation_news';
 import { describeMemory } from '../widgets/notifications/memory_news';
 import { contextAt } from '../widgets/notebook/open_contexts';
 
 export const notifications: JupyterFrontEndPlugin<void> = {
   id: PluginIDs.notifications,
-  description: 'Announces that one of your kernels ended, will be ended, ran out of memory, or has its GPU.',
+  description: 'Announces what ends or starts one of your kernels, a lack of memory, and folders shared with you.',
   autoStart: true,
   requires: [IGpuKernels],
   optional: [ISettingRegistry, ITranslator, INotebookTracker],
@@ -59,11 +60,17 @@ export const notifications: JupyterFrontEndPlugin<void> = {
           restartAs: path(news.kernel) === null ? null : name => restartAs(app, news.kernel.label, name)
         })
     });
+    const invitations = new InvitationAnnouncer({
+      model,
+      trans,
+      told: new Remembered(storage(`${PLUGIN_ID}:invitations:${app.serviceManager.serverSettings.baseUrl}`)),
+      showFolders: () => void app.commands.execute(CommandIDs.sharedFolders)
+    });
     app.shell.currentChanged?.connect(() => announcer.see());
     if (notebooks) {
       followComms(notebooks, announcer, trans);
     }
-    void followSettings(settings, model, announcer);
+    void followSettings(settings, model, [announcer, invitations]);
   }
 };
 
@@ -106,11 +113,13 @@ async function restartAs(app: JupyterFrontEnd, path: string, name: string): Prom
 async function followSettings(
   registry: ISettingRegistry | null,
   model: GpuKernelsModel,
-  announcer: Announcer
+  announcers: readonly { isEnabled: boolean }[]
 ): Promise<void> {
   let waiting: IDisposable | null = null;
   const wait = (tells: boolean): void => {
-    announcer.isEnabled = tells;
+    announcers.forEach(one => {
+      one.isEnabled = tells;
+    });
     if (tells !== (waiting !== null)) {
       waiting?.dispose();
       waiting = tells ? model.waitForNews() : null;

@@ -38,7 +38,7 @@ function section(app: JupyterFrontEnd, model: GpuKernelsModel, trans: Translatio
   return {
     name: trans.__('GPU Kernels'),
     running: () => listed(model).map(kernel => item(app, kernel, model, trans)),
-    shutdownAll: () => void endAll(app, model),
+    shutdownAll: () => void endAll(app, model, trans),
     refreshRunning: () => void model.refresh(),
     runningChanged: model.changed,
     shutdownLabel: trans.__('Shut Down'),
@@ -77,7 +77,7 @@ function item(
       const command = path === null ? CommandIDs.show : CommandIDs.openNotebook;
       void app.commands.execute(command, path === null ? {} : args);
     },
-    ...(canEnd ? { shutdown: () => void app.commands.execute(CommandIDs.shutDown, args) } : {}),
+    ...(canEnd ? { shutdown: () => void run(app, CommandIDs.shutDown, kernel.id, trans) } : {}),
     ...(canMove ? { children: [moving(app, kernel, trans)] } : {})
   };
 }
@@ -99,14 +99,26 @@ async function run(app: JupyterFrontEnd, command: string, kernelId: string, tran
   try {
     await app.commands.execute(command, { kernelId });
   } catch (error) {
-    Notification.error(failureText(error, trans));
+    Notification.error(failureText(error, trans), { autoClose: false });
   }
 }
 
-/** End all of the user's kernels; Lab asked for confirmation already. */
-async function endAll({ serviceManager }: JupyterFrontEnd, model: GpuKernelsModel): Promise<void> {
+/** End all of the user's kernels, and tell which stay; Lab asked for confirmation already. */
+async function endAll(
+  { serviceManager }: JupyterFrontEnd,
+  model: GpuKernelsModel,
+  trans: TranslationBundle
+): Promise<void> {
   const { kernels } = serviceManager;
   const own = listed(model).filter(kernel => kernel.name !== '');
-  await Promise.allSettled(own.map(kernel => kernels.shutdown(kernel.id)));
+  const ends = await Promise.allSettled(own.map(kernel => kernels.shutdown(kernel.id)));
+  const failed = ends.filter((end): end is PromiseRejectedResult => end.status === 'rejected');
+  const [first] = failed;
+  if (first !== undefined) {
+    const why = failureText(first.reason, trans);
+    Notification.error(trans.__('Not shut down: %1 of %2 kernels. %3', String(failed.length), String(own.length), why), {
+      autoClose: false
+    });
+  }
   await model.refresh();
 }

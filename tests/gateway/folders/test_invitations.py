@@ -17,7 +17,7 @@ from traitlets.config import Config
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.folders import invitations as registry, user_folder
 from jupyter_aliquot.gateway.folders.birth import born_of
-from jupyter_aliquot.gateway.folders.invitation import Invitation, invitation_table, read_wish
+from jupyter_aliquot.gateway.folders.invitation import UNANSWERED_SECONDS, Invitation, invitation_table, read_wish
 from jupyter_aliquot.gateway.folders.invitation_report import invitation_report, invited_folders
 from jupyter_aliquot.gateway.folders.invitations import Invitations, Owners
 from jupyter_aliquot.gateway.folders.registry import Folders
@@ -95,7 +95,7 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     host = Path(os.path.realpath(tmp_path)) / "host"
-    for name in ("alice/project/deep", "alice/sets/part", "alice/.ssh", "bob", "eve"):
+    for name in ("alice/project/deep", "alice/sets/part", "alice/.ssh", "bob", "eve/notes"):
         (host / "homes" / name).mkdir(parents=True)
     (host / "state").mkdir()
     return Place(host)
@@ -154,6 +154,53 @@ def test_all_of_it_is_there_after_a_restart(place: Place) -> None:
     assert mounted(again) == {"/shared/alice/project": False}
     assert again.seen_by(ALICE) == found.seen_by(ALICE)
     assert os.stat(place.file).st_mode & 0o777 == 0o600
+
+
+def test_a_removed_user_leaves_nothing_to_a_new_user_of_that_name(place: Place) -> None:
+    found = place.open()
+    accept(found, first := invite(found))
+    accept(found, invite(found, kind="team", invited="vision"))
+    accept(found, alone := invite(found, EVE, path="~/notes"))
+    assert found.users() == {"alice", "bob", "eve"}
+    found.remove_users({"bob"})
+    assert mounted(found) == {}, "a new bob has answered nothing"
+    assert [one.kind for one in found.seen_by(BOB)] == ["team"], "and is invited by a team alone"
+    assert found.users() == {"alice"}
+    assert place.told[-2:] == [("orphan", "project", ""), ("orphan", "notes", "")]
+    again = place.open()
+    kept = again.find(first.id, ADA)
+    assert kept is not None
+    assert "was removed from this server" in str(again.problem(kept))
+    with pytest.raises(RequestError, match="not for you"):
+        accept(again, kept)
+    accept(again, invite(again))
+    assert mounted(again) == {"/shared/alice/project": True}, "the owner has shared it again"
+    again.end(alone, ADA)
+    assert again.find(alone.id, ADA) is None
+
+
+def test_folders_of_a_removed_owner_are_mounted_for_no_guest_and_end_by_themselves(place: Place) -> None:
+    found = place.open()
+    accept(found, made := invite(found))
+    accept(found, invite(found, kind="team", invited="vision"))
+    del place.users["alice"]
+    found.remove_users({"alice"})
+    place.users["alice"] = ALICE
+    assert (mounted(found), found.seen_by(BOB), found.users()) == ({}, (), frozenset())
+    assert len(found.seen_by(ADA)) == 2
+    place.clock.seconds = NOON + UNANSWERED_SECONDS
+    assert found.find(made.id, ADA) is None
+
+
+def test_users_are_removed_again_when_the_disk_has_room(place: Place) -> None:
+    found = place.open()
+    accept(found, invite(found))
+    (in_the_way := place.file.with_name(f".{place.file.name}.new")).mkdir()
+    with pytest.raises(StateError):
+        found.remove_users({"bob"})
+    in_the_way.rmdir()
+    found.remove_users({"bob"})
+    assert mounted(place.open()) == {}
 
 
 def test_each_member_of_a_team_answers_and_a_former_member_gets_nothing(place: Place) -> None:

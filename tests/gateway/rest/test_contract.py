@@ -119,7 +119,7 @@ async def test_without_an_agent_the_status_says_so_and_what_to_do(ask: Ask) -> N
     assert "aliquot agent" in report["node"]["message"]
     assert report["devices"] == report["kernels"] == []
     limit = {"gpus": 0.95, "held_gpus": 0.0, "queued_gpus": 0.0, "left_gpus": 0.95, "teams": []}
-    assert report["user"] == {"name": "alice", "role": "user", "gpu_limit": limit, "budgets": []}
+    assert report["user"] == {"name": "alice", "role": "user", "gpu_limit": limit, "budgets": [], "invitations": []}
 
 
 async def test_the_status_follows_an_agent_that_goes_and_comes(ask: Ask, an_agent: FakeAgent) -> None:

@@ -105,13 +105,20 @@ async def test_who_a_kernel_is_shared_with_hears_of_it_and_who_lost_it_hears_tha
     alices = LocalKernel("k", "python3", "alice", "", PLAIN, "on_gpu")
     snapshots = [alices, alices._replace(shares=shared), alices, alices._replace(state="swapped_out")]
     snapshot = {"kernel": snapshots[0]}
-    events = KernelEvents(lambda: StatusSnapshot("", kernels=(snapshot["kernel"],)), logging.getLogger("test"))
+
+    def look() -> StatusSnapshot:
+        return StatusSnapshot("", kernels=(snapshot["kernel"],))
+
+    async def gather() -> StatusSnapshot:
+        return look()
+
+    events = KernelEvents(look, gather, logging.getLogger("test"))
     alice, bob, carol = (events.listen(User(name, "user")) for name in ("alice", "bob", "carol"))
     for kernel_now in snapshots[1:]:
         snapshot["kernel"] = kernel_now
         events.tell()
-        await asyncio.sleep(0)  # the logger's own tasks deliver
-        await asyncio.sleep(0)
+        for _ in range(4):  # the look, and the logger's own tasks, which deliver
+            await asyncio.sleep(0)
 
     def heard(listener: Listener) -> list[tuple[str, str]]:
         found = [listener.events.get_nowait() for _ in range(listener.events.qsize())]
@@ -135,7 +142,10 @@ def test_while_nobody_listens_nothing_is_looked_at() -> None:
     def snapshot() -> StatusSnapshot:
         raise AssertionError("looked")
 
-    KernelEvents(snapshot, logging.getLogger()).tell()
+    async def gather() -> StatusSnapshot:
+        return snapshot()
+
+    KernelEvents(snapshot, gather, logging.getLogger()).tell()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -11,12 +12,14 @@ import pytest
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
+from jupyter_aliquot.gateway import extension
+from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider
 from jupyter_aliquot.gateway.containers.planner import ContainerStart
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.provisioner.resources import NO_HOST_PART, HostPart
 
 from .conftest import USERS, Ask
-from .test_contract import check
+from .test_contract import check, until
 
 ALL = "/aliquot/api/v1/invitations"
 ONE, ACCEPT, DECLINE = f"{ALL}/{{id}}", f"{ALL}/{{id}}/accept", f"{ALL}/{{id}}/decline"
@@ -134,6 +137,26 @@ async def test_the_plan_of_a_guests_container_has_the_folder_until_the_invitatio
     assert target not in [found for _, found, _ in await planned(a_server, "carol")]
     assert (await ask("alice", "DELETE", one)).status == 200
     assert target not in [found for _, found, _ in await planned(a_server, "bob")]
+
+
+async def test_an_administrator_sees_and_ends_what_a_removed_user_shared(
+    ask: Ask, state: Path, a_server: ServerApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extension, "REMOVED_USERS_SECONDS", 0.05)
+    made = await invited(ask)
+    one = f"aliquot/api/v1/invitations/{made['id']}"
+    assert (await ask("bob", "POST", f"{one}/accept", body={})).status == 200
+    provider = cast(AliquotIdentityProvider, a_server.identity_provider)
+    users = provider.users
+    provider.users = {name: entry for name, entry in users.items() if name != "alice"}
+    await until(lambda: asyncio.to_thread(audit_in, state), lambda told: told[-1]["action"] == "orphan")
+    provider.users = users
+    assert "/shared/alice/project" not in [found for _, found, _ in await planned(a_server, "bob")]
+    assert await seen(ask, "bob") == []
+    [adas] = await seen(ask, "ada")
+    assert "was removed from this server" in adas["problem"]
+    assert (await ask("ada", "DELETE", one)).status == 200
+    assert [await seen(ask, who) for who in ("alice", "ada")] == [[], []]
 
 
 async def test_each_does_their_own_part_alone(ask: Ask) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from dataclasses import replace
@@ -13,11 +14,20 @@ import pytest
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.node.view import NodeView
+from jupyter_aliquot.gateway.nodes.remote_node import RemoteNodeView
+from jupyter_aliquot.gateway.reports.kernel import Kernel
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 from jupyter_aliquot.gateway.sharing.registry import KernelOwners, ShareRegistry
 from jupyter_aliquot.gateway.sharing.shares import Share, Shares
 from jupyter_aliquot.gateway.status.collector import KernelMemo, local_kernels
-from jupyter_aliquot.gateway.status.report import PLAIN, LocalKernel, StatusSnapshot, status_report, status_text
+from jupyter_aliquot.gateway.status.report import (
+    PLAIN,
+    LocalKernel,
+    StatusSnapshot,
+    status_report,
+    status_text,
+    status_text_in_steps,
+)
 from jupyter_aliquot.gateway.status.report_cache import ReportMemo
 from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 from jupyter_aliquot.gpu_hook.client.status_reader import StatusReader
@@ -43,7 +53,7 @@ def said(*changed: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def snapshot(status: NodeStatus, memo: ReportMemo) -> StatusSnapshot:
+def snapshot(status: NodeStatus | None, memo: ReportMemo) -> StatusSnapshot:
     request = Request(GpuShare(25))
     kernels = (LocalKernel(f"k{n}", "python3.gpu-0.25", f"u{n % USERS}", "", request, "on_gpu") for n in range(COUNT))
     return StatusSnapshot("1", node=NodeView(status), kernels=tuple(kernels), memo=memo)
@@ -185,7 +195,7 @@ def test_nothing_is_gathered_of_kernels_that_the_asker_may_not_see() -> None:
     manager = Manager()
     visible = manager.sharing.visible_to(User("u7", "user"))
     assert manager.judged == []
-    found = local_kernels(manager, visible, AdmissionSnapshot("ok", "", ()), {}, {})
+    found = list(local_kernels(manager, visible, AdmissionSnapshot("ok", "", ()), {}, {}))
     assert {one.owner for one in found} == {"u7"}
     assert manager.gathered == [one.id for one in found]
     assert len(found) == COUNT // USERS
@@ -206,12 +216,50 @@ def test_a_kernel_is_the_same_value_until_something_of_it_changes() -> None:
     manager, memo = Manager(), KernelMemo()
 
     def look(**labels: str) -> tuple[LocalKernel, ...]:
-        return local_kernels(manager, ("k1", "k2"), AdmissionSnapshot("ok", "", ()), labels, {}, memo)
+        return tuple(local_kernels(manager, ("k1", "k2"), AdmissionSnapshot("ok", "", ()), labels, {}, memo))
 
     before, same = look(), look()
     assert all(one is other for one, other in zip(before, same, strict=True))
     renamed = look(k1="a.ipynb")
     assert (renamed[0].label, renamed[0] is before[0], renamed[1] is before[1]) == ("a.ipynb", False, True)
+
+
+def test_a_kernel_that_is_gone_while_others_are_gathered_is_left_out() -> None:
+    manager = Manager()
+    found = local_kernels(manager, list(manager.owners), AdmissionSnapshot("ok", "", ()), {}, {})
+    assert next(found).id == "k0"
+    manager.owners.forget("k1")
+    assert next(found).id == "k2"
+
+
+async def test_a_status_in_steps_is_the_same_and_lets_others_run(reader: StatusReader) -> None:
+    asked, turns = snapshot(reader.read(said()), ReportMemo()), 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    text = await status_text_in_steps(asked, ADA)
+    counting.cancel()
+    assert turns > 2, "a thousand new reports take longer than one step"
+    assert text == status_text(asked, ADA)
+
+
+def test_the_figures_of_a_kernel_on_another_node_are_its_agents(reader: StatusReader) -> None:
+    memo, elsewhere = ReportMemo(), StatusReader().read(said())
+    own = replace(snapshot(None, memo), nodes=(RemoteNodeView("gpu-a", is_connected=True, status=elsewhere),))
+
+    def k7(asked: StatusSnapshot) -> Kernel:
+        return next(one for one in status_report(asked, ADA)["kernels"] if one["id"] == "k7")
+
+    report = k7(own)
+    assert (report["interception"], len(report["devices"])) == ("active", 1)
+    stale = StatusReader().read(said(kernel("k7", "u7", hundredths=25, interception="leaks")))
+    lost = RemoteNodeView("gpu-b", is_connected=False, status=stale)
+    assert k7(replace(own, nodes=(*own.nodes, lost))) is report, "a connected node knows better than a lost one"
 
 
 def test_owners_are_found_from_both_sides() -> None:

@@ -11,9 +11,11 @@ import { InviteForm } from './invite_form';
 interface IFoldersViewProps {
   source: IFolderSource;
   trans: ITranslation;
+  /** The page reads the invitations again when this changes. */
+  visits: number;
 }
 
-export function FoldersView({ source, trans }: IFoldersViewProps): JSX.Element {
+export function FoldersView({ source, trans, visits }: IFoldersViewProps): JSX.Element {
   const [answer, setAnswer] = React.useState<IInvitations | null>(null);
   const [said, setSaid] = React.useState('');
   const [failure, setFailure] = React.useState('');
@@ -35,7 +37,7 @@ export function FoldersView({ source, trans }: IFoldersViewProps): JSX.Element {
       setUnderWay(false);
     }
   };
-  React.useEffect(() => void attempt(() => Promise.resolve(), ''), [source]);
+  React.useEffect(() => void attempt(() => Promise.resolve(), ''), [source, visits]);
   const act = async (work: () => Promise<void>, done: string): Promise<void> => {
     if (!isUnderWay && (await attempt(work, done))) {
       top.current?.focus(); // the pressed button may be gone
@@ -63,8 +65,13 @@ export function FoldersView({ source, trans }: IFoldersViewProps): JSX.Element {
       </p>
       {failure && (
         <p className="aliquot-Admin-note" role="alert">
-          {failure}
+          {answer === null ? trans.__('The shared folders could not be read: %1', failure) : failure}
         </p>
+      )}
+      {failure && answer === null && (
+        <button type="button" aria-disabled={isUnderWay} onClick={() => void act(() => Promise.resolve(), '')}>
+          {trans.__('Try Again')}
+        </button>
       )}
       <p className="aliquot-Admin-done" role="status">
         {said}
