@@ -223,16 +223,16 @@ def _container_planner(services: Services) -> ContainerPlanner:
     def named(name: str) -> User:
         return users_by_name(server.identity_provider)(name)
 
-    def totals() -> NodeTotals:
+    def totals() -> NodeTotals | None:
+        if services.is_elsewhere:
+            return None
         status = services.watch.view().status
         return node_totals(0 if status is None else len(status.devices))
 
     accounts = OwnerAccounts(services.settings.account_of)
     rules = HostLimits(parent=server).rules()
     folders, invited = services.folders, services.invitations.mounts_of
-    return ContainerPlanner(
-        catalogue, rules, totals, folders, named, accounts.of, invited, is_elsewhere=services.is_elsewhere
-    )
+    return ContainerPlanner(catalogue, rules, totals, folders, named, accounts.of, invited)
 
 
 def _kernel_memory(services: Services, policy: StopPolicy) -> KernelMemory:

@@ -145,7 +145,7 @@ class SnapshotSource:
             refusals=self._services.limits.counts(),
             caps=self._services.settings.gpu_caps(),
             grants=not self._is_remote,
-            usage=self._accounting.counters(),
+            usage=self._accounting.counters,
             budgets_of=self._accounting.budgets_of,
             invitations_of=partial(open_invitations, self._services.invitations),
             memo=self._memo,

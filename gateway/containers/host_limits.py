@@ -21,7 +21,9 @@ from jupyter_aliquot.provisioner.resources import Bytes, GpuShare
 class HostLimits(Configurable):
     """The limits on their host of kernels in containers and of owners' kernels.
 
-    An image's entry may set others.
+    An image's entry may set others. Kernels on other nodes, as pods, have no part in proportion: they get
+    `fixed_memory` and `fixed_cpus`, or those of their size; else the floors where users may choose; else no
+    limit but the namespace's.
     """
 
     memory_fraction = Float(

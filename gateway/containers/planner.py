@@ -72,21 +72,19 @@ class ContainerPlanner:
 
     It calls *node* at each start, because devices come and go, and *account_named* for images whose
     kernels run as their owner's account, and *invited_mounts* for the folders that others share with
-    the owner. *is_elsewhere*: kernels run on other machines, whose CPUs and memory nothing here
-    knows, so that limits are those of images and of choices alone.
+    the owner. *node* returns None where kernels run on other machines, whose CPUs and memory nothing
+    here knows.
     """
 
     def __init__(
         self,
         catalogue: ImageCatalogue,
         rules: LimitRules,
-        node: Callable[[], NodeTotals],
+        node: Callable[[], NodeTotals | None],
         folders: Folders,
         user_named: Callable[[str], User],
         account_named: Callable[[str], Account],
         invited_mounts: Callable[[User], tuple[Mount, ...]] = lambda _: (),
-        *,
-        is_elsewhere: bool = False,
     ) -> None:
         self._catalogue = catalogue
         self._rules = rules
@@ -94,7 +92,6 @@ class ContainerPlanner:
         self._folders = folders
         self._user_named = user_named
         self._account_named = account_named
-        self._is_elsewhere = is_elsewhere
         self._invited_mounts = invited_mounts
 
     @property
@@ -214,8 +211,6 @@ class ContainerPlanner:
         return None if image is None else self._limits(image, share, host)
 
     def _limits(self, image: CatalogueImage, share: GpuShare | None, host: HostPart) -> ContainerLimits:
-        if self._is_elsewhere:
-            return image_limits(image, ContainerLimits(host.memory, host.cpus))
         return image_limits(image, limits_for(share, self._node(), self._rules, host))
 
 

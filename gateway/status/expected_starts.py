@@ -11,6 +11,10 @@ from jupyter_aliquot.gateway.culling.policy import Announcement
 from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
 from jupyter_aliquot.gateway.scheduling.planner import Pending, expected_starts
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
+from jupyter_aliquot.gateway.scheduling.wait_reason import WaitCode
+
+# Forecasts take a tenth of the time at most, however often kernels come and go; an older one serves meanwhile.
+_RESTS = 9
 
 
 class ExpectedStarts:
@@ -23,17 +27,21 @@ class ExpectedStarts:
         self._clock = clock
         self._causes: tuple[LedgerSnapshot, tuple[Pending, ...], dict[str, float], float] | None = None
         self._found: Mapping[str, float] = {}
+        self._rests_until = 0.0
 
     def filled(self, snapshot: AdmissionSnapshot, announced: Mapping[str, Announcement]) -> AdmissionSnapshot:
         """Return the snapshot with the expected start of each request that has one."""
-        if not snapshot.queue or snapshot.agent_state != "ok":
-            return snapshot
+        if snapshot.agent_state != "ok" or all(entry.why.code is WaitCode.NOT_PLANNED for entry in snapshot.queue):
+            return snapshot  # requests that no cycle has planned yet start at once, most of them
         ends = {kernel_id: told.at for kernel_id, told in announced.items()}
         ends.update(dict.fromkeys(snapshot.releasing, 0.0))
         # Whole seconds, so that the answer stays the same for a while.
         causes = (snapshot.ledger, snapshot.pending, ends, float(math.floor(self._clock.wall())))
-        if self._causes is None or self._causes[0] is not causes[0] or self._causes[1:] != causes[1:]:
+        is_same = self._causes is not None and self._causes[0] is causes[0] and self._causes[1:] == causes[1:]
+        began = self._clock.now()
+        if not is_same and began >= self._rests_until:
             self._causes, self._found = causes, self._foresee(*causes)
+            self._rests_until = began + (1 + _RESTS) * (self._clock.now() - began)
         found = self._found
         queue = tuple(replace(entry, expected_start=found.get(entry.kernel_id)) for entry in snapshot.queue)
         return replace(snapshot, queue=queue)

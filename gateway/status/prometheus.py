@@ -144,7 +144,7 @@ def metrics_of(report: Status, snapshot: StatusSnapshot) -> Iterator[Metric]:
     yield from compute_metrics(report, _KERNEL, _DEVICE, labels)
     yield from residency_metrics(report, _KERNEL[:-1], labels)
     yield from user_metrics(report, _KERNEL[:-1], labels)
-    yield from usage_metrics(snapshot.usage)
+    yield from usage_metrics(snapshot.usage())
     agent_up = GaugeMetricFamily("aliquot_agent_up", "1 while the node agent answers.")
     agent_up.add_metric([], float(report["node"]["agent"] == "ok"))
     queue = GaugeMetricFamily("aliquot_queue_length", "Kernels that wait for room.")

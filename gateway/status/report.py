@@ -113,7 +113,7 @@ class StatusSnapshot:
         grants: Whether this server grants GPUs.
         counts: How requests left the queue since the server started.
         endings: How kernels ended since the server started; ``failures``: by class.
-        usage: GPU time since the server started.
+        usage: Returns the GPU time since the server started, for the metrics.
         budgets_of: Returns the budgets that count for a user.
         invitations_of: Returns the invitations that a user has not answered.
         refusals: How often each of c.Limits refused or delayed something.
@@ -137,7 +137,7 @@ class StatusSnapshot:
     caps: GpuCaps = field(default_factory=GpuCaps)
     grants: bool = True
     refusals: Mapping[str, int] = field(default_factory=dict)
-    usage: Sequence[UsageCounter] = ()
+    usage: Callable[[], Sequence[UsageCounter]] = tuple
     budgets_of: Callable[[User], list[Budget]] = no_budgets
     invitations_of: Callable[[User], list[OpenInvitation]] = no_invitations
     # Reports that were made of earlier snapshots.

@@ -96,9 +96,12 @@ class LimitRules:
 
 
 def limits_for(
-    share: GpuShare | None, node: NodeTotals, rules: LimitRules, host: HostPart = NO_HOST_PART
+    share: GpuShare | None, node: NodeTotals | None, rules: LimitRules, host: HostPart = NO_HOST_PART
 ) -> ContainerLimits:
     """Return the limits of a kernel with ``share`` of the node's GPUs; without GPUs, the floor.
+
+    ``node`` is None for a kernel on a machine whose totals are not known, as those of a cluster. There is no
+    proportion then: it has what is fixed, else the floor where users may choose, else no limit of ours.
 
     ``host`` is what its user chose: the nearest that the rules allow is given, since they may have
     changed after the choice.
@@ -114,27 +117,36 @@ def limits_for(
     return limits
 
 
-def cpu_choice(share: GpuShare | None, node: NodeTotals, rules: LimitRules) -> CpuChoice | None:
+def cpu_choice(share: GpuShare | None, node: NodeTotals | None, rules: LimitRules) -> CpuChoice | None:
     """Return the CPUs that a kernel of this size may have; None where its user chooses none."""
     by_default = _size_limits(share, node, rules).cpus or 0.0
     most = rules.of_size(share).most_cpus or rules.most_cpus
     if not most:
         return None
     least = min(rules.floor_cpus, by_default)
-    return CpuChoice(least, max(min(most, float(node.cpus)), by_default), by_default)
+    return CpuChoice(least, max(most if node is None else min(most, float(node.cpus)), by_default), by_default)
 
 
-def memory_choice(share: GpuShare | None, node: NodeTotals, rules: LimitRules) -> MemoryChoice | None:
+def memory_choice(share: GpuShare | None, node: NodeTotals | None, rules: LimitRules) -> MemoryChoice | None:
     """Return the memory of the host that a kernel of this size may have; None where its user chooses none."""
     by_default = _size_limits(share, node, rules).memory or _NOT_SET
     most = rules.of_size(share).most_memory or rules.most_memory
     if not most:
         return None
     least = min(rules.floor_memory, by_default)
-    return MemoryChoice(least, max(min(most, node.memory), by_default), by_default)
+    return MemoryChoice(least, max(most if node is None else min(most, node.memory), by_default), by_default)
 
 
-def _size_limits(share: GpuShare | None, node: NodeTotals, rules: LimitRules) -> ContainerLimits:
+def _limits_anywhere(share: GpuShare | None, rules: LimitRules) -> ContainerLimits:
+    own = rules.of_size(share)
+    memory = own.memory or rules.fixed_memory or (rules.floor_memory if own.most_memory or rules.most_memory else None)
+    cpus = own.cpus or rules.fixed_cpus or (rules.floor_cpus if own.most_cpus or rules.most_cpus else None)
+    return ContainerLimits(memory, cpus)
+
+
+def _size_limits(share: GpuShare | None, node: NodeTotals | None, rules: LimitRules) -> ContainerLimits:
+    if node is None:
+        return _limits_anywhere(share, rules)
     part = 0.0 if share is None else min(1.0, float(share) / max(1, node.gpus))
     own = rules.of_size(share)
     fixed_memory, fixed_cpus = own.memory or rules.fixed_memory, own.cpus or rules.fixed_cpus

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 from hub_accounts import AccountUsers, HubOfAccounts, accounts_problem
@@ -18,7 +19,7 @@ from hub_kernels import run_cell
 from hub_process import until
 from made_accounts import GATEWAY, UIDS, MadeAccounts
 
-from jupyter_aliquot.provisioner.control_groups import ControlGroups
+from jupyter_aliquot.provisioner.control_groups import MOUNTED, ControlGroups
 
 SECONDS = 120.0
 _MEMORY = """
@@ -48,7 +49,7 @@ class Users(AccountUsers):
 def users() -> Iterator[Users]:
     if problem := accounts_problem():
         pytest.skip(problem)
-    with HubOfAccounts() as hub:
+    with HubOfAccounts("--HostLimits.most_cpus=2", "--HostLimits.most_memory=2GiB") as hub:
         yield Users(hub)
 
 
@@ -104,16 +105,39 @@ def test_a_kernel_that_takes_more_memory_than_it_has_is_ended_with_words(users: 
     if not ControlGroups().are_prepared():
         pytest.skip("this system gives root no control groups to make")
     kernel_id = users.start("bob", name="python3")
+    found = crash_of_taking(400, users, kernel_id)
+    assert found["code"] == "oom"
+    assert "of 256 MiB host memory, and was ended for it" in found["message"]
+
+
+def test_a_kernel_has_the_cpus_and_memory_that_its_name_chooses_and_no_more(users: Users) -> None:
+    if not ControlGroups().are_prepared():
+        pytest.skip("this system gives root no control groups to make")
+    kernel_id, uid = users.start("bob", name="python3.gpu-0.1-2cpu-1ram"), UIDS["bob"]
+    users.cell("bob", "pass", kernel_id)  # it has started
+    use = ControlGroups().memory_use(uid, kernel_id)
+    assert use is not None
+    assert use.limit == 1 << 30
+    group = f"aliquot.slice/user-{uid}/kernel-{kernel_id}"
+    told = [MOUNTED / "cpu" / group / "cpu.shares", MOUNTED / group / "cpu.weight"]
+    # Kernels share the CPUs by these, while they compete for them: a hundred, or 1,024, for each.
+    assert [file.read_text().strip() for file in told if file.exists()] in (["2048"], ["200"])
+    found = crash_of_taking(1500, users, kernel_id)
+    assert found["code"] == "oom"
+    assert "of 1.0 GiB host memory, and was ended for it" in found["message"]
+
+
+def crash_of_taking(mebibytes: int, users: Users, kernel_id: str) -> dict[str, Any]:
+    """Let a kernel of bob's take so much memory of the host, and return the report of its end."""
 
     def take_too_much() -> None:
         with suppress(Exception):  # no answer comes, and the websocket goes with the kernel
-            users.cell("bob", "block = b'x' * (400 << 20)", kernel_id)
+            users.cell("bob", f"block = b'x' * ({mebibytes} << 20)", kernel_id)
 
     Thread(target=take_too_much, daemon=True).start()
-    found = until(lambda: users.crash_of("bob", kernel_id), SECONDS)
+    found: dict[str, Any] = until(lambda: users.crash_of("bob", kernel_id), SECONDS)
     users.ask("bob", f"api/kernels/{kernel_id}", "DELETE")
-    assert found["code"] == "oom"
-    assert "of 256 MiB host memory, and was ended for it" in found["message"]
+    return found
 
 
 def test_bob_reads_ends_and_reaches_nothing_of_adas(users: Users) -> None:

@@ -82,7 +82,7 @@ def test_the_running_panel_says_why_the_server_refused(an_aliquot_lab: LabProces
     item.get_by_title("Shut Down").first.click()
     a_page.get_by_role("dialog").get_by_role("button", name="Shut Down", exact=True).click()
     a_page.locator(".Toastify__toast", has_text=refusal["message"]).wait_for()
-    section.get_by_role("button", name="Shut Down All").click()
+    section.locator(".jp-RunningSessions-shutdownAll").first.click()
     a_page.get_by_role("dialog").get_by_role("button", name="Shut Down All").click()
     a_page.locator(".Toastify__toast", has_text=f"Not shut down: 1 of 1 kernels. {refusal['message']}").wait_for()
     item.get_by_text("on GPU", exact=True).wait_for()

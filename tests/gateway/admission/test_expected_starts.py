@@ -13,7 +13,7 @@ from jupyter_aliquot.gateway.scheduling.planner import Pending, expected_starts
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
 from jupyter_aliquot.gateway.scheduling.resize import held_of
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
-from jupyter_aliquot.gateway.scheduling.wait_reason import not_planned
+from jupyter_aliquot.gateway.scheduling.wait_reason import WaitCode, WaitReason
 from jupyter_aliquot.gateway.status.expected_starts import ExpectedStarts
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
 
@@ -137,9 +137,11 @@ class ATime:
         raise AssertionError(seconds)
 
 
-def a_snapshot(ledger: LedgerSnapshot, *pending: Pending, agent_state: str = "ok") -> AdmissionSnapshot:
+def a_snapshot(
+    ledger: LedgerSnapshot, *pending: Pending, agent_state: str = "ok", code: WaitCode = WaitCode.GPU
+) -> AdmissionSnapshot:
     queue = tuple(
-        QueueEntry(one.kernel_id, one.owner, one.request, "", place, len(pending), not_planned(one.request), 0.0)
+        QueueEntry(one.kernel_id, one.owner, one.request, "", place, len(pending), WaitReason(code), 0.0)
         for place, one in enumerate(pending, 1)
     )
     return AdmissionSnapshot(agent_state, "", queue, ledger=ledger, pending=pending)
@@ -165,6 +167,29 @@ def test_the_queue_tells_the_moment_at_which_culling_makes_room() -> None:
 def test_a_kernel_whose_end_the_agent_does_not_know_yet_ends_now() -> None:
     snapshot = a_snapshot(a_ledger(holds("gone", 100)), asks("new", 100))
     assert shown(ExpectedStarts(ATime()).filled(replace(snapshot, releasing=frozenset({"gone"})), {})) == [1_000_000.0]
+
+
+def test_nothing_is_foreseen_for_a_request_that_no_cycle_has_planned_yet() -> None:
+    snapshot = a_snapshot(a_ledger(holds("idle", 100)), asks("new", 100), code=WaitCode.NOT_PLANNED)
+    assert ExpectedStarts(ATime()).filled(snapshot, announced("idle", 1_000_300.0)) is snapshot
+
+
+def test_an_older_forecast_serves_while_a_new_one_would_take_too_much_of_the_time() -> None:
+    class Slow(ATime):
+        """A clock on which each forecast takes a tenth of a second."""
+
+        turned = 0.0
+
+        def now(self) -> float:
+            self.turned += 0.05
+            return 7.0 + self.turned
+
+    clock = Slow()
+    starts, snapshot = ExpectedStarts(clock), a_snapshot(a_ledger(holds("idle", 100)), asks("new", 100))
+    assert shown(starts.filled(snapshot, announced("idle", 1_000_300.0))) == [1_000_300.0]
+    assert shown(starts.filled(snapshot, announced("idle", 1_000_400.0))) == [1_000_300.0]
+    clock.turned += 2.0
+    assert shown(starts.filled(snapshot, announced("idle", 1_000_400.0))) == [1_000_400.0]
 
 
 def test_nothing_is_expected_of_an_agent_that_does_not_answer() -> None:

@@ -91,6 +91,20 @@ def test_a_choice_within_the_bounds_is_what_a_kernel_gets() -> None:
     assert offer(GpuShare(25)).problem(HostPart(6, Bytes(20 * GIB))) == ""
 
 
+def test_bounds_hold_on_machines_whose_totals_are_not_known() -> None:
+    size, choice = GpuShare(25), HostPart(64, Bytes(900 * GIB))
+    assert limits_for(size, None, HostLimits().rules(), choice) == ContainerLimits(None, None), "none can be chosen"
+    assert limits_for(size, None, HostLimits(fixed_cpus=3, fixed_memory="5GiB").rules()).cpus == 3
+    assert limits_for(size, None, RULES) == ContainerLimits(Bytes(GIB), 0.5), "the floors, where users may choose"
+    assert limits_for(size, None, RULES, choice) == ContainerLimits(Bytes(32 * GIB), 8), "at most what is allowed"
+    assert limits_for(size, None, RULES, HostPart(6, Bytes(20 * GIB))) == ContainerLimits(Bytes(20 * GIB), 6)
+    half = limits_for(GpuShare(50), None, RULES, HostPart(0.25))
+    assert half == ContainerLimits(Bytes(4 * GIB), 0.5)
+    bounds = HostOffer(cpu_choice(size, None, RULES), memory_choice(size, None, RULES))
+    assert "0.5 to 8 CPUs here" in bounds.problem(HostPart(9)), "not those of the gateway's own machine"
+    assert bounds.problem(HostPart(8, Bytes(32 * GIB))) == ""
+
+
 def test_a_single_size_has_defaults_and_bounds_of_its_own() -> None:
     limits = limits_for(GpuShare(50), NODE, RULES)
     assert (limits.cpus, limits.memory) == (2, 4 * GIB)
