@@ -328,7 +328,9 @@ class AliquotExtension(ExtensionApp):
         """The accounting, which admission asks for budgets. Off in gateway mode: the gateway counts."""
         services = self._services
         kept = Accounting(parent=services.server)
-        sources = AccountingSources(services.admission.snapshot, lambda: services.quota_file.quotas, boot_id())
+        sources = AccountingSources(
+            services.admission.snapshot, lambda: services.quota_file.quotas, boot_id(), services.nodes.views
+        )
         settings = kept.settings(self._memory.folder) if kept.enabled and not self._gateway_url else None
         accounting = UsageAccounting(settings, sources, services.clock, self.log)
         services.watch.listen(accounting.record)

@@ -1,9 +1,9 @@
-"""One look at the node and the queue, as the accounting takes it: the parts that kernels hold. Pure."""
+"""One look at the nodes and the queue, as the accounting takes it: the parts that kernels hold. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -46,6 +46,7 @@ class Part:
         since: Since when it is at ``place``; None: not known.
         own: The agent's count of GPU time used, in milliseconds; None: it counts none.
         busy: The driver's count, which neighbors' slices are in, for agents without the other.
+        agent: Names the run of the agent, whose own counters begin with it.
     """
 
     key: PartKey
@@ -56,6 +57,7 @@ class Part:
     since: int | None = None
     own: int | None = None
     busy: int = 0
+    agent: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,17 +68,17 @@ class Look:
         wall: Milliseconds since the epoch. It names the day, and no duration is computed from it.
         monotonic: Milliseconds since the machine was started.
         boot: Names that start: between two starts of a machine no duration is known.
-        agent: Names the run of the agent, whose own counters begin with it.
-        parts: None while the agent does not answer.
+        parts: None while no agent answers.
         waiting: The requests in the queue.
+        devices: Those of the agents that answer; None: all do. Of other devices nothing is known.
     """
 
     wall: int
     monotonic: int
     boot: str
-    agent: str
     parts: tuple[Part, ...] | None
     waiting: tuple[Part, ...] = ()
+    devices: frozenset[str] | None = None
 
 
 class Teams:
@@ -97,8 +99,8 @@ class Teams:
         return "" if team is None else team.name
 
 
-def parts_of(status: NodeStatus, admission: AdmissionSnapshot, teams: Teams) -> tuple[Part, ...]:
-    """Return the parts that kernels hold, by the agent's status."""
+def parts_of(status: NodeStatus, agent: str, admission: AdmissionSnapshot, teams: Teams) -> tuple[Part, ...]:
+    """Return the parts that kernels hold, by an agent's status. ``agent`` names its run."""
     models = {device.uuid: device.name for device in status.devices}
     evicted = frozenset(status.evicted or ())
     holdings = admission.ledger.holdings
@@ -110,16 +112,16 @@ def parts_of(status: NodeStatus, admission: AdmissionSnapshot, teams: Teams) -> 
         size, priority = _size(kernel.hundredths, kernel.memory_limit), WorkloadClass(kernel.workload_class).priority
         for device in kernel.devices:
             subject = Subject(writable(kernel.owner), team, size, priority, writable(models.get(device.uuid, "")))
-            found.append(_part(kernel, device, subject, place, since))
+            found.append(replace(_part(kernel, device, subject, place, since), agent=agent))
     return tuple(found)
 
 
-def waiting_of(status: NodeStatus | None, admission: AdmissionSnapshot, teams: Teams) -> tuple[Part, ...]:
+def waiting_of(statuses: Iterable[NodeStatus], admission: AdmissionSnapshot, teams: Teams) -> tuple[Part, ...]:
     """Return the requests in the queue: starts, and what kernels wait for beyond their size.
 
-    An evicted kernel that waits to return is one of the agent's kernels.
+    An evicted kernel that waits to return is one of its agent's kernels.
     """
-    models = {device.name for device in status.devices} if status is not None else set()
+    models = {device.name for status in statuses for device in status.devices}
     model = writable(models.pop()) if len(models) == 1 else ""
     since = {entry.kernel_id: entry.since for entry in admission.queue}
     return tuple(_waiting(admission, since, teams, model))

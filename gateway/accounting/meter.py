@@ -87,6 +87,8 @@ class Meter:
         if look.parts is None:
             return found
         listed = {part.key for part in look.parts}
+        if look.devices is not None:  # as parts without a word: their agents do not answer
+            listed |= {key for key in found if key.device not in look.devices}
         missing = {key: self._missing.get(key, look.monotonic) for key in found if key not in listed}
         self._missing = missing
         return {
@@ -133,9 +135,9 @@ class Meter:
         counters began with it. Without an earlier look, as with a new file, it is counted from now on.
         """
         if not self.last.boot:
-            return Mark(part, look.monotonic, look.agent, part.own, part.busy)
+            return Mark(part, look.monotonic, part.agent, part.own, part.busy)
         age = max(0, look.wall - part.began)
-        return Mark(part, look.monotonic - min(age, look.monotonic - self.last.monotonic), look.agent, None, 0)
+        return Mark(part, look.monotonic - min(age, look.monotonic - self.last.monotonic), part.agent, None, 0)
 
 
 def _used(before: Mark, part: Part, look: Look, milliseconds: int) -> tuple[int, Mark]:
@@ -147,13 +149,13 @@ def _used(before: Mark, part: Part, look: Look, milliseconds: int) -> tuple[int,
     most = milliseconds + _LATE_MILLISECONDS
     if part.own is None:
         used = min(most, max(0, part.busy - before.busy))
-        return used, Mark(part, look.monotonic, look.agent, None, part.busy)
+        return used, Mark(part, look.monotonic, part.agent, None, part.busy)
     counted = before.own or 0
     # The counter of another agent, or one that was begun anew, has counted from zero.
-    if before.agent != look.agent or part.own < counted:
+    if before.agent != part.agent or part.own < counted:
         counted = 0
     used = min(most, part.own - counted)
-    return used, Mark(part, look.monotonic, look.agent, counted + used, part.busy)
+    return used, Mark(part, look.monotonic, part.agent, counted + used, part.busy)
 
 
 def _stretches(before: Part, part: Part, wall: int, milliseconds: int) -> Iterable[tuple[Place, int, Subject, int]]:

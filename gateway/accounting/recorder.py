@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeVar
 
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gateway.node.view import NodeView
+from jupyter_aliquot.gateway.nodes.remote_node import RemoteNodeView
 from jupyter_aliquot.gateway.reports.usage import Budget
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 from jupyter_aliquot.gateway.status.user_metrics import UsageCounter
@@ -41,11 +43,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class AccountingSources:
-    """The sources of the accounting's facts: the queue and ledger, the quota file, the machine's start."""
+    """The sources of the accounting's facts: the queue and ledger, the quota file, the machine's start.
+
+    ``nodes`` returns the nodes on other machines.
+    """
 
     admission: Callable[[], AdmissionSnapshot]
     quotas: Callable[[], Quotas | None]
     boot: str
+    nodes: Callable[[], Sequence[RemoteNodeView]] = tuple
 
 
 class UsageAccounting:
@@ -71,17 +77,25 @@ class UsageAccounting:
 
     def record(self, view: NodeView) -> None:
         """Called by NodeWatch with each new view."""
-        now, status = self._clock.now(), view.status
-        kernels = frozenset(kernel.kernel_id for kernel in status.kernels) if status else self._kernels
+        now, agents = self._clock.now(), self._agents(view)
+        kernels = frozenset(kernel.kernel_id for status in agents.values() for kernel in status.kernels)
         is_early = now - self._last < _LOOK_SECONDS and kernels == self._kernels
         if self._book is None or is_early or self._waiting >= _MOST_WAITING:
             return
         self._last, self._kernels = now, kernels
         self._waiting += 1
-        future = self._hand_over(self._book, status)
+        # While an agent is away, its parts keep their marks.
+        are_all = view.status is not None and len(agents) == 1 + len(self._sources.nodes())
+        future = self._hand_over(self._book, agents, are_all=are_all)
         future.add_done_callback(self._taken)
 
-    def _hand_over(self, book: Book, status: NodeStatus | None) -> asyncio.Future[None]:
+    def _agents(self, view: NodeView) -> dict[str, NodeStatus]:
+        """Return the statuses of the agents that answer, by the name of each agent's run."""
+        own = {} if view.status is None else {f"{view.status.began:.6f}": view.status}
+        nodes = [(node.name, node.status) for node in self._sources.nodes() if node.is_connected]
+        return own | {f"{name} {status.began:.6f}": status for name, status in nodes if status is not None}
+
+    def _hand_over(self, book: Book, agents: Mapping[str, NodeStatus], *, are_all: bool) -> asyncio.Future[None]:
         wall, now = int(self._clock.wall() * 1000), int(self._clock.now() * 1000)
         admission, quotas, boot = self._sources.admission(), self._sources.quotas(), self._sources.boot
         periods = frozenset[str]() if quotas is None else quotas.budgets.periods
@@ -89,9 +103,11 @@ class UsageAccounting:
         def take() -> None:
             # A thousand kernels, perhaps: the loop does not wait for them.
             teams = Teams(quotas)
-            parts = None if status is None else parts_of(status, admission, teams)
-            agent = "" if status is None else f"{status.began:.6f}"
-            book.take(Look(wall, now, boot, agent, parts, waiting_of(status, admission, teams)), periods)
+            found = (parts_of(status, agent, admission, teams) for agent, status in agents.items())
+            parts = tuple(chain.from_iterable(found)) if agents else None
+            devices = frozenset(device.uuid for status in agents.values() for device in status.devices)
+            waiting = waiting_of(agents.values(), admission, teams)
+            book.take(Look(wall, now, boot, parts, waiting, None if are_all else devices), periods)
 
         return asyncio.get_running_loop().run_in_executor(self._thread, take)
 

@@ -91,42 +91,38 @@ def local_kernels(
     announced: Mapping[str, Announcement],
     memo: KernelMemo | None = None,
 ) -> Iterator[LocalKernel]:
-    """Yield those kernels that request a GPU, crashed, were shared, have a message or an announced end.
-
-    A caller may take its time between two of them; a kernel that is gone by then is left out.
-    """
+    """Yield the kernels that request a GPU, or have news or an announced end, and are there when it comes to them."""
     queue = {entry.kernel_id: entry for entry in snapshot.starts}
     holdings, memo = snapshot.ledger.holdings, memo or KernelMemo()
-    for kernel_id in ids:
-        if kernel_id not in manager:
-            continue
+    for kernel_id in filter(manager.__contains__, ids):
         kernel = manager.get_kernel(kernel_id)
         waiting, holding = queue.get(kernel_id), holdings.get(kernel_id)
         request = _asked(holding, waiting) or request_of(kernel)
         if request is None and not (kernel_id in announced or _has_news(kernel)):
             continue
         state, reason = manager.kernel_state(kernel_id)
-        made = LocalKernel(
-            id=kernel_id,
-            name=kernel.kernel_name,
-            owner=manager.owner_of(kernel_id) or "",
-            label=labels.get(kernel_id, ""),
-            request=request or PLAIN,
-            state=state,
-            reason=reason or (None if holding is None else holding.doubt),
-            queue=waiting,
-            execution_state=getattr(kernel, "execution_state", None),
-            created=waiting.since if waiting else holding.since if holding else None,
-            quotas=holding.grant.quotas if holding else (),
-            last_crash=getattr(kernel, "last_crash", None),
-            ending_soon=announced.get(kernel_id),
-            dropped_messages=manager.activity.dropped_messages(kernel_id),
-            activity=manager.activity.of(kernel_id),
-            interrupted_at=manager.activity.interrupted_at(kernel_id),
-            shares=getattr(kernel, "shares", UNSHARED),
-            owner_message=getattr(kernel, "owner_message", None),
+        yield memo.same(
+            LocalKernel(
+                id=kernel_id,
+                name=kernel.kernel_name,
+                owner=manager.owner_of(kernel_id) or "",
+                label=labels.get(kernel_id, ""),
+                request=request or PLAIN,
+                state=state,
+                reason=reason or (None if holding is None else holding.doubt),
+                queue=waiting,
+                execution_state=getattr(kernel, "execution_state", None),
+                created=waiting.since if waiting else holding.since if holding else None,
+                quotas=holding.grant.quotas if holding else (),
+                last_crash=getattr(kernel, "last_crash", None),
+                ending_soon=announced.get(kernel_id),
+                dropped_messages=manager.activity.dropped_messages(kernel_id),
+                activity=manager.activity.of(kernel_id),
+                interrupted_at=manager.activity.interrupted_at(kernel_id),
+                shares=getattr(kernel, "shares", UNSHARED),
+                owner_message=getattr(kernel, "owner_message", None),
+            )
         )
-        yield memo.same(made)
 
 
 def _has_news(kernel: Any) -> bool:

@@ -58,7 +58,7 @@ def test_a_kernel_has_the_cpus_and_memory_that_its_name_chooses_and_no_more(
     kernels = gateway.call("GET", "/aliquot/api/v1/kernels")["kernels"]
     [crash] = [kernel["last_crash"] for kernel in kernels if kernel["id"] == kernel_id]
     assert crash["code"] == "oom"
-    assert "of 1.0 GiB host memory" in crash["message"]
+    assert "of 1 GiB host memory" in crash["message"]
     assert open_tab(gateway, kernel_id).run(LIMITS) == "1024 0.5", "the kernel that follows has the same"
     gateway.call("DELETE", f"/api/kernels/{kernel_id}")
     parts.wait_until(lambda: (a_container_node.boxes(), a_container_node.relays()) == ([], {}))

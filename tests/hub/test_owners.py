@@ -124,7 +124,7 @@ def test_a_kernel_has_the_cpus_and_memory_that_its_name_chooses_and_no_more(user
     assert [file.read_text().strip() for file in told if file.exists()] in (["2048"], ["200"])
     found = crash_of_taking(1500, users, kernel_id)
     assert found["code"] == "oom"
-    assert "of 1.0 GiB host memory, and was ended for it" in found["message"]
+    assert "of 1 GiB host memory, and was ended for it" in found["message"]
 
 
 def crash_of_taking(mebibytes: int, users: Users, kernel_id: str) -> dict[str, Any]:

@@ -73,9 +73,15 @@ class Life:
         self.wall += milliseconds
         self.monotonic += milliseconds
 
-    def look(self, parts: Iterable[Part] | None = (), waiting: Iterable[Part] = ()) -> None:
-        seen = None if parts is None else tuple(parts)
-        look = Look(self.wall, self.monotonic, self.boot, self.agent, seen, tuple(waiting))
+    def look(
+        self,
+        parts: Iterable[Part] | None = (),
+        waiting: Iterable[Part] = (),
+        devices: frozenset[str] | None = None,
+    ) -> None:
+        """Look once. Parts without an agent are those of the present run of this machine's."""
+        seen = None if parts is None else tuple(replace(one, agent=one.agent or self.agent) for one in parts)
+        look = Look(self.wall, self.monotonic, self.boot, seen, tuple(waiting), devices)
         self.book.take(look, self.periods)
 
     def ask(self, *by: str, span: str = "year", former: dict[str, str] | None = None) -> dict[str, Any]:

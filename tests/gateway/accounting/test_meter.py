@@ -225,3 +225,35 @@ def test_a_kernel_that_is_missing_for_longer_has_ended(life: Life) -> None:
         life.look([])
     life.look([part(hundredths=100, own=0)])
     assert life.ask()["total"]["on_gpu"] == 0.0
+
+
+def test_a_node_that_is_away_loses_no_time_while_another_answers(life: Life) -> None:
+    here, there = part("k1", device="GPU-1"), part("k2", device="GPU-2", agent="gpu-b 1", own=0)
+    life.look([here, there])
+    life.go(HOUR)
+    life.look([here], devices=frozenset({"GPU-1"}))
+    life.go(HOUR)
+    life.look([here], devices=frozenset({"GPU-1"}))
+    life.go(2 * HOUR)
+    life.look([here, part("k2", device="GPU-2", agent="gpu-b 1", own=HOUR)])
+    [hours] = life.hours().values()
+    assert (hours["on_gpu"], hours["working"]) == (2.0, 1.0), "four hours of two quarters, one of them at work for one"
+
+
+def test_a_kernel_that_an_answering_node_does_not_list_ends_while_another_node_is_away(life: Life) -> None:
+    life.look([part("k1", device="GPU-1"), part("k2", device="GPU-2")])
+    for _ in range(3):
+        life.go(HOUR)
+        life.look([], devices=frozenset({"GPU-1"}))
+    life.look([part("k1", device="GPU-1"), part("k2", device="GPU-2")])
+    [hours] = life.hours().values()
+    assert hours["on_gpu"] == 0.75, "the one whose node was away alone"
+
+
+def test_each_agent_has_counters_of_its_own(life: Life) -> None:
+    parts = [part("k1", own=HOUR // 2), part("k2", device="GPU-2", agent="gpu-b 1", own=HOUR // 2)]
+    life.look(parts)
+    life.go(HOUR)
+    life.look([part("k1", own=HOUR // 2), part("k2", device="GPU-2", agent="gpu-b 2", own=HOUR // 4)])
+    [hours] = life.hours().values()
+    assert hours["working"] == 0.25, "the second run of the other agent has counted from zero"
