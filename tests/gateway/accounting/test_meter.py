@@ -251,9 +251,9 @@ def test_a_kernel_that_an_answering_node_does_not_list_ends_while_another_node_i
 
 
 def test_each_agent_has_counters_of_its_own(life: Life) -> None:
-    parts = [part("k1", own=HOUR // 2), part("k2", device="GPU-2", agent="gpu-b 1", own=HOUR // 2)]
-    life.look(parts)
-    life.go(HOUR)
+    for own in (0, HOUR // 2):
+        life.look([part("k1", own=own), part("k2", device="GPU-2", agent="gpu-b 1", own=own)])
+        life.go(HOUR)
     life.look([part("k1", own=HOUR // 2), part("k2", device="GPU-2", agent="gpu-b 2", own=HOUR // 4)])
     [hours] = life.hours().values()
-    assert hours["working"] == 0.25, "the second run of the other agent has counted from zero"
+    assert hours["working"] == 1.25, "the second run of the other agent has counted from zero"
