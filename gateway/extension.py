@@ -63,6 +63,7 @@ from jupyter_aliquot.gateway.node.watcher import NodeWatch
 from jupyter_aliquot.gateway.nodes.cordons import Cordons
 from jupyter_aliquot.gateway.nodes.serving import AgentsOfKernels
 from jupyter_aliquot.gateway.nodes.token_choice import choose_tokens
+from jupyter_aliquot.gateway.nodes.whole_view import WholeView
 from jupyter_aliquot.gateway.pages.administration import PAGE_HANDLERS
 from jupyter_aliquot.gateway.remote.jupyter import remote_replacements
 from jupyter_aliquot.gateway.remote.kernels import AliquotRemoteKernelManager
@@ -304,7 +305,8 @@ class AliquotExtension(ExtensionApp):
         services.endings.observe(events.tell)
         kept = History(parent=services.server).settings(self._memory.folder, settings)
         history = self._history = UsageHistory(kept, clock, self.log)
-        services.watch.listen(history.record)
+        whole = WholeView(services.nodes.views)
+        services.watch.listen(lambda view: history.record(whole.of(view)))
         manager, policy = None if self._own is None else self._own.manager, settings.class_policy()
         changes = KernelChanges(services.admission, services.agents, manager, policy, services.watch, clock)
         rules = DryRunRules(settings.gpu_caps(), settings.largest(), policy, settings.residency_of, self._check_budget)

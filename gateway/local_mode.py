@@ -30,6 +30,7 @@ from jupyter_aliquot.gateway.kernels.owner_accounts import OwnerAccounts
 from jupyter_aliquot.gateway.kernels.services import KernelServices
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
 from jupyter_aliquot.gateway.limits.guard import UNREAD
+from jupyter_aliquot.gateway.nodes.whole_view import WholeView
 from jupyter_aliquot.gateway.recovery.discovery import ProcessFinder
 from jupyter_aliquot.gateway.recovery.recover import Recovery
 from jupyter_aliquot.gateway.relays.pool import RelayLinks
@@ -119,11 +120,12 @@ class OwnKernels:
         manager.update_config(Config({"AliquotProvisioner": {"runtime_dir": str(services.runtime.path)}}))
         rules = GuardRules(settings.require_interception, settings.unhooked_process_policy == "end")
         self._guard = InterceptionGuard(manager, log, rules)
-        services.watch.listen(self._guard.check)
+        whole = WholeView(services.nodes.views)
+        services.watch.listen(lambda view: self._guard.check(whole.of(view)))
         culling = read_policy(Culling(parent=server), manager)
         self._servers = hub_servers(server.identity_provider, culling, services.clock, log)
         self.culler = Culler(manager, culling, services.clock, log, self._servers)
-        services.watch.listen(self.culler.watch)
+        services.watch.listen(lambda view: self.culler.watch(whole.of(view)))
         manager.activity.gpu_used = self.culler.gpu_used
         services.watch.listen(manager.activity.note_gpu_use)
         self._policy_ends = PolicyEnds(manager, log)
