@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from api_double.store import RESOURCES
 from memory_cells import CHECK, FILL, GPU
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from tests.system.conftest import Kernel, wait_until
 
@@ -30,6 +32,25 @@ def test_cells_on_two_nodes_take_gpu_memory_and_a_third_kernel_waits_for_one(the
     for kernel in (second, third):
         kernel.end()
     wait_until(lambda: not the_ring.double.store.list(PODS, "default")[0])
+
+
+def test_metrics_name_a_kernels_pod_and_the_accounting_counts_its_gpu_time(the_ring: Ring) -> None:
+    kernel = the_ring.server.start("box.gpu-0.25")
+    assert kernel.run(GPU + FILL.format(seed=1, mebibytes=32)).status == "ok", the_ring.logs()
+    pod = the_ring.pod(kernel)["metadata"]
+    used = "aliquot_kernel_memory_used_bytes"
+    wait_until(lambda: sum(sample.value for sample in samples_of(the_ring, kernel.id, used)) >= 32 << 20)
+    for name in (used, "aliquot_kernel_gpus"):
+        [sample] = samples_of(the_ring, kernel.id, name)
+        assert (sample.labels["namespace"], sample.labels["pod"]) == (pod["namespace"], pod["name"])
+    assert kernel.on_node()["used_bytes"] >= 32 << 20
+    wait_until(lambda: the_ring.server.call("GET", "/aliquot/api/v1/usage")["total"]["on_gpu"] > 0)
+    kernel.end()
+
+
+def samples_of(ring: Ring, kernel_id: str, metric: str) -> list[Sample]:
+    families = [one for one in text_string_to_metric_families(ring.server.metrics()) if one.name == metric]
+    return [sample for one in families for sample in one.samples if sample.labels.get("kernel") == kernel_id]
 
 
 def test_a_restarted_gateway_finds_its_kernel_by_its_pod(the_ring: Ring) -> None:
