@@ -16,7 +16,7 @@ from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
 from jupyter_aliquot.gateway.scheduling.lending.team_quotas import TeamQuotas
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 from jupyter_aliquot.gateway.status.collector import waiting_elsewhere
-from jupyter_aliquot.gateway.status.expected_starts import ExpectedStarts
+from jupyter_aliquot.gateway.status.expected_starts import ExpectedStarts, PredictedStarts
 from jupyter_aliquot.gateway.status.report import LocalKernel, StatusSnapshot
 from jupyter_aliquot.gateway.status.report_cache import ReportMemo
 from jupyter_aliquot.gateway.teams.warnings import quota_warnings
@@ -50,6 +50,7 @@ class SnapshotSource:
         self._remarks = remarks
         self._memo = ReportMemo()
         self._expected = ExpectedStarts(services.clock)
+        self._predicted = PredictedStarts(services.clock, services.tenures.queue.tenures)
 
     def remark(self, remarks: tuple[str, ...]) -> None:
         """Add warnings about the configuration, for all later snapshots."""
@@ -85,7 +86,7 @@ class SnapshotSource:
     def admission(self) -> AdmissionSnapshot:
         """Return the grants and the queue now, with the starts that are expected."""
         announced = {} if self._own is None else self._own.culler.announced()
-        return self._expected.filled(self._services.admission.snapshot(), announced)
+        return self._predicted.filled(self._expected.filled(self._services.admission.snapshot(), announced))
 
     def _problems_of_agent(self, node: NodeView, admission: AdmissionSnapshot) -> tuple[str, ...]:
         """Return the problems of this machine's agent; none where it serves no kernel.

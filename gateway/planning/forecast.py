@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from random import Random
 
@@ -107,24 +107,42 @@ def forecast(
 
     *level* is the part of the futures that the error bars cover (see ``Calibration``).
     """
+    queue = [*ahead[:MOST_AHEAD], milli]
+    found = forecasts(devices, holders, queue, habits, seed=seed, level=level)[-1]
+    free = _free(devices, holders)
+    fitting = [size for size in sizes if size < milli and not ahead and _fit(free, size) is not None]
+    return replace(found, next_size=max(fitting, default=0))
+
+
+def forecasts(
+    devices: int,
+    holders: Sequence[Holder],
+    queue: Sequence[int],
+    habits: Habits,
+    *,
+    seed: int,
+    level: float = CHANCE,
+) -> list[Forecast]:
+    """Return when each request of a queue, in its order, starts: from the same futures for all of them."""
+    free, random = _free(devices, holders), Random(seed)
+    futures = max(LEAST_FUTURES, min(MOST_FUTURES, MOST_DRAWS // max(1, len(holders) + len(queue) - 1)))
+    rests = [_Rest(holder, habits) for holder in holders]
+    starts = [_future(list(free), rests, queue, habits, random) for _ in range(futures)]
+    return [_forecast(sorted(one[place] for one in starts), level) for place in range(len(queue))]
+
+
+def _forecast(found: Sequence[float], level: float) -> Forecast:
+    tail = (1.0 - level) / 2
+    low, high = _quantile(found, tail), _quantile(found, 1.0 - tail)
+    return Forecast(_quantile(found, 0.5), _quantile(found, level), low, high)
+
+
+def _free(devices: int, holders: Sequence[Holder]) -> list[int]:
     free = [DEVICE] * devices
     for holder in holders:
         for device, part in holder.parts:
             free[device] -= part
-    random = Random(seed)
-    futures = max(LEAST_FUTURES, min(MOST_FUTURES, MOST_DRAWS // max(1, len(holders) + len(ahead))))
-    queue = [*ahead[:MOST_AHEAD], milli]
-    rests = [_Rest(holder, habits) for holder in holders]
-    found = sorted(_future(list(free), rests, queue, habits, random) for _ in range(futures))
-    fitting = [size for size in sizes if size < milli and not ahead and _fit(free, size) is not None]
-    tail = (1.0 - level) / 2
-    return Forecast(
-        _quantile(found, 0.5),
-        _quantile(found, level),
-        _quantile(found, tail),
-        _quantile(found, 1.0 - tail),
-        max(fitting, default=0),
-    )
+    return free
 
 
 class _Rest:
@@ -153,16 +171,18 @@ class _Rest:
         return rest + cells[int(chance() * len(cells))] + after[int(chance() * len(after))]
 
 
-def _future(free: list[int], holders: Sequence[_Rest], queue: Sequence[int], habits: Habits, random: Random) -> float:
-    """Return when the last of the queue starts in one future."""
+def _future(
+    free: list[int], holders: Sequence[_Rest], queue: Sequence[int], habits: Habits, random: Random
+) -> list[float]:
+    """Return when each request of the queue starts in one future."""
     ends = [(holder.draw(random), number, holder.parts) for number, holder in enumerate(holders)]
     heapify(ends)
-    now, number = 0.0, len(holders)
+    now, number, starts = 0.0, len(holders), list[float]()
     for milli in queue:
         parts = _fit(free, milli)
         while parts is None:
             if not ends:
-                return math.inf
+                return starts + [math.inf] * (len(queue) - len(starts))
             now, _, freed = heappop(ends)
             for device, part in freed:
                 free[device] += part
@@ -170,8 +190,9 @@ def _future(free: list[int], holders: Sequence[_Rest], queue: Sequence[int], hab
         for device, part in parts:
             free[device] -= part
         number += 1
+        starts.append(now)
         heappush(ends, (now + random.choice(habits.cells) + random.choice(habits.after), number, parts))
-    return now
+    return starts
 
 
 def _fit(free: Sequence[int], milli: int) -> tuple[tuple[int, int], ...] | None:

@@ -134,6 +134,13 @@ class WaitReason(TypedDict):
     host_memory: HostShortage | None
 
 
+class PredictedStart(TypedDict):
+    """The times between which a request probably starts."""
+
+    earliest: str
+    latest: str
+
+
 class Resize(TypedDict):
     """A change of size that is queued."""
 
@@ -234,6 +241,7 @@ class Kernel(Usage):
     queue_length: int | None
     wait_reason: WaitReason | None
     expected_start: str | None
+    predicted_start: PredictedStart | None
     execution_state: str | None
     interrupted_at: str | None
     idle_since: str | None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from .kernel import WaitReason
+from .kernel import PredictedStart, WaitReason
 
 
 class ModelQuota(TypedDict):
@@ -64,6 +64,7 @@ class QueuedRequest(TypedDict):
     wait_reason: WaitReason
     since: str
     expected_start: str | None
+    predicted_start: PredictedStart | None
 
 
 class Queue(TypedDict):

@@ -23,13 +23,21 @@ from .wait_reason import WaitReason, not_planned
 
 
 @dataclass(frozen=True)
+class Prediction:
+    """The times between which a request probably starts, seconds since the epoch: four of five start by ``latest``."""
+
+    earliest: float
+    latest: float
+
+
+@dataclass(frozen=True)
 class QueueEntry:
     """One waiting request for users, at ``position`` of ``length``.
 
     Times in seconds since the epoch.
 
     ``expected_start`` is when it gets capacity if kernels end as announced; None where that is not
-    known.
+    known. ``predicted`` is learned from kernels that ended; None where too few did.
     """
 
     kernel_id: str
@@ -44,6 +52,7 @@ class QueueEntry:
     is_growth: bool = False
     is_return: bool = False
     expected_start: float | None = None
+    predicted: Prediction | None = None
 
     @property
     def reason(self) -> str:

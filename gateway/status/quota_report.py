@@ -19,6 +19,8 @@ from jupyter_aliquot.gateway.teams.values import ANY_MODEL, NOTHING, Amounts, Te
 from jupyter_aliquot.gateway.teams.warnings import quota_warnings
 from jupyter_aliquot.gpu_hook.placement.placement import WHOLE
 
+from .expected_starts import predicted_report
+
 
 def quota_report(admission: AdmissionSnapshot, file: QuotaFile, who: User) -> Quota:
     """Return the quotas in force as this user may see them; without a file, no teams."""
@@ -105,4 +107,5 @@ def _request(entry: QueueEntry, team: str | None) -> QueuedRequest:
         "wait_reason": entry.why.report(),
         "since": iso_moment(entry.since),
         "expected_start": iso(entry.expected_start),
+        "predicted_start": predicted_report(entry.predicted),
     }

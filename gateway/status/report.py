@@ -44,6 +44,7 @@ from jupyter_aliquot.gpu_hook.client.reports import KernelStatus
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Quota, Request, WorkloadClass
 from jupyter_aliquot.provisioner.terminations import Ending
 
+from .expected_starts import predicted_report
 from .node_schedule import cordon_report
 from .nodes import nodes_report
 from .report_cache import ReportMemo
@@ -326,6 +327,7 @@ def _of_local(kernel: LocalKernel, known: KernelStatus | None, access: Access, r
         "queue_length": None if entry is None else entry.length,
         "wait_reason": None if entry is None else entry.why.report(),
         "expected_start": None if entry is None else iso(entry.expected_start),
+        "predicted_start": None if entry is None else predicted_report(entry.predicted),
         "execution_state": kernel.execution_state,
         "interrupted_at": iso(kernel.interrupted_at),
         "idle_since": None if state in _NOT_RUNNING else iso(idle_since(kernel.activity, known)),

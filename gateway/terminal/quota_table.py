@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -68,10 +69,21 @@ def queue_table(report: Report, now: datetime) -> RenderableType:
             size_text(round(100 * one["gpus"]), one["priority"]),
             _KINDS.get(one["kind"], one["kind"]),
             age_text(max(0.0, (now - since).total_seconds())),
-            one["expected_start"] or _NOTHING,
+            one["expected_start"] or _predicted(one["predicted_start"], now),
             printable(one["reason"]),
         )
     return Group(table)
+
+
+def _predicted(told: Mapping[str, str] | None, now: datetime) -> str:
+    """Return between which minutes from now the request probably starts."""
+    if told is None:
+        return _NOTHING
+    low, high = (
+        max(0.0, (datetime.fromisoformat(told[name].replace("Z", "+00:00")) - now).total_seconds() / 60)
+        for name in ("earliest", "latest")
+    )
+    return f"in {math.floor(low)}–{max(1, math.ceil(high))} min"
 
 
 def _notes(report: Report) -> list[Text]:

@@ -121,6 +121,7 @@ _REQUEST: dict[str, Any] = {
     },
     "since": _AT,
     "expected_start": None,
+    "predicted_start": None,
 }
 _MODEL: dict[str, Any] = {
     "model": None,

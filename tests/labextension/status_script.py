@@ -206,6 +206,7 @@ _EXAMPLE: dict[str, Any] = {
             "queue_length": None,
             "wait_reason": None,
             "expected_start": None,
+            "predicted_start": None,
             "execution_state": "idle",
             "idle_since": "2026-01-01T00:10:00Z",
             "memory_limit_bytes": 4 * GIB,

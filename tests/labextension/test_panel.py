@@ -6,6 +6,7 @@ The status answers are scripted.
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -164,6 +165,19 @@ def test_kernels_come_wait_and_go_and_the_quota_is_told(a_panel: ScriptedPanel) 
     assert a_panel.shown.get_by_role("meter", name="Your GPU limit").get_attribute("aria-valuenow") == "2.75"
     script.body["kernels"] = []
     a_panel.shown.get_by_text("No kernel has a GPU.").wait_for()
+
+
+def test_a_kernel_in_the_queue_says_between_which_times_it_probably_starts(a_panel: ScriptedPanel) -> None:
+    script, now = a_panel.script, datetime.now(timezone.utc)
+    told = {
+        "earliest": (now + timedelta(minutes=3.5)).isoformat(),
+        "latest": (now + timedelta(minutes=7.5)).isoformat(),
+    }
+    pending = {"state": "queued", "queue_position": 1, "queue_length": 1, "devices": [], "predicted_start": told}
+    script.body["kernels"].append(script.a_kernel(id="k-2", label="", gpus=1, **pending))
+    a_panel.shown.get_by_text("queued: position 1 of 1; probably starts in 3–8 min", exact=True).wait_for()
+    script.body["kernels"][-1]["expected_start"] = (now + timedelta(days=1)).isoformat()
+    a_panel.shown.get_by_text("queued: position 1 of 1; expected to start at").wait_for()
 
 
 def test_absent_agent_says_what_to_do_and_the_panel_recovers(a_panel: ScriptedPanel) -> None:

@@ -69,6 +69,15 @@ export function formatTime(iso: string, now: Date): string {
   return at.toLocaleString([], isToday ? time : { month: 'short', day: 'numeric', ...time });
 }
 
+/** `3–8 min`, `1–3 h`: between which times from now, in whole minutes or hours. */
+export function formatFromNow(earliest: string, latest: string, now: Date): string {
+  const minutes = (iso: string) => Math.max(0, (Date.parse(iso) - now.getTime()) / 60000);
+  const most = Math.max(1, Math.ceil(minutes(latest)));
+  const [unit, size] = most > 90 ? ['h', 60] : ['min', 1];
+  const [low, high] = [Math.floor(minutes(earliest) / size), Math.ceil(most / size)];
+  return low < high ? `${low}–${high} ${unit}` : `${high} ${unit}`;
+}
+
 /** A part of a whole as a width for the style sheet. */
 export function percent(part: number, whole: number): string {
   return whole > 0 ? `${Math.min(Math.max((100 * part) / whole, 0), 100)}%` : '0%';

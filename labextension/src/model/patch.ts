@@ -18,7 +18,13 @@ const NUMBERS_COME_LATER: IResize['wait_reason'] = {
   host_memory: null
 };
 
-const NOT_QUEUED = { queue_position: null, queue_length: null, wait_reason: null, expected_start: null };
+const NOT_QUEUED = {
+  queue_position: null,
+  queue_length: null,
+  wait_reason: null,
+  expected_start: null,
+  predicted_start: null
+};
 
 function patched(kernel: IKernel, event: IKernelEvent, now: Date): IKernel {
   const { reason, gpus, memory_limit_bytes, used_bytes, over_limit_bytes } = event;

@@ -3,7 +3,7 @@
 
 import { TranslationBundle } from '@jupyterlab/translation';
 
-import { formatPart, formatSeconds, formatTime } from '../base/quantities';
+import { formatFromNow, formatPart, formatSeconds, formatTime } from '../base/quantities';
 import { IKernel, IMemoryQueue } from '../tokens';
 
 /** The content of a cell's badge. */
@@ -107,10 +107,16 @@ function queued(kernel: IKernel, trans: TranslationBundle): IWait {
   return { kind: 'queue', text: expected(text, kernel, trans), why: kernel.reason, ahead, progress: null };
 }
 
-/** The text of a queued start, with the time at which the gateway expects it. */
-function expected(what: string, kernel: IKernel, trans: TranslationBundle): string {
+/** The text of a queued start, with the time at which the gateway expects it, or predicts it. */
+export function expected(what: string, kernel: IKernel, trans: TranslationBundle): string {
   const at = kernel.expected_start === null ? '' : formatTime(kernel.expected_start, new Date());
-  return at ? trans.__('%1; expected to start at %2', what, at) : what;
+  if (at) {
+    return trans.__('%1; expected to start at %2', what, at);
+  }
+  const predicted = kernel.predicted_start;
+  return predicted
+    ? trans.__('%1; probably starts in %2', what, formatFromNow(predicted.earliest, predicted.latest, new Date()))
+    : what;
 }
 
 function waking(kernel: IKernel, trans: TranslationBundle): IWait {

@@ -10,11 +10,12 @@ import pytest
 from jupyter_aliquot.gateway.culling.policy import Announcement
 from jupyter_aliquot.gateway.scheduling.ledger import Device, Holding, KernelRef, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.planner import Pending, expected_starts
-from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
+from jupyter_aliquot.gateway.scheduling.queue import Prediction, QueueEntry
 from jupyter_aliquot.gateway.scheduling.resize import held_of
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 from jupyter_aliquot.gateway.scheduling.wait_reason import WaitCode, WaitReason
-from jupyter_aliquot.gateway.status.expected_starts import ExpectedStarts
+from jupyter_aliquot.gateway.status.expected_starts import ExpectedStarts, PredictedStarts
+from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
 
 GIB = 1 << 30
@@ -195,3 +196,71 @@ def test_an_older_forecast_serves_while_a_new_one_would_take_too_much_of_the_tim
 def test_nothing_is_expected_of_an_agent_that_does_not_answer() -> None:
     snapshot = a_snapshot(a_ledger(holds("idle", 100)), asks("new", 100), agent_state="unavailable")
     assert shown(ExpectedStarts(ATime()).filled(snapshot, announced("idle", 1_000_300.0))) == [None]
+
+
+# ---- predictions from kernels that ended
+
+
+class Passing(ATime):
+    """A time that passes when it is told to."""
+
+    passed = 0.0
+
+    def now(self) -> float:
+        return 1000.0 + self.passed
+
+    def wall(self) -> float:
+        return 1_000_000.0 + self.passed
+
+
+def predicted(clock: Passing, tenures: list[float], snapshot: AdmissionSnapshot) -> list[Prediction | None]:
+    return [entry.predicted for entry in PredictedStarts(clock, lambda: tenures).filled(snapshot).queue]
+
+
+def test_a_start_is_predicted_from_how_long_kernels_had_their_gpu() -> None:
+    """Kernels took ten minutes, and this one has had its GPU for four."""
+    ledger = a_ledger(replace(holds("busy", 100), granted_at=1000.0 - 240.0))
+    snapshot = a_snapshot(ledger, asks("new", 100), asks("behind", 100))
+    new, behind = predicted(Passing(), [600.0] * 30, snapshot)
+    assert new == Prediction(1_000_360.0, 1_000_360.0)
+    assert behind is not None
+    assert behind.latest == pytest.approx(1_000_960.0)
+    spread = [60.0 * minutes for minutes in range(5, 35)]
+    (new, _) = predicted(Passing(), spread, snapshot)
+    assert new is not None
+    assert 1_000_000.0 < new.earliest < new.latest < 1_000_000.0 + spread[-1]
+
+
+def test_nothing_is_predicted_without_kernels_that_ended_or_for_another_reason_than_room() -> None:
+    ledger = a_ledger(replace(holds("busy", 100), granted_at=900.0))
+    snapshot = a_snapshot(ledger, asks("new", 100))
+    assert predicted(Passing(), [600.0] * 19, snapshot) == [None]
+    quota = a_snapshot(ledger, asks("new", 100), code=WaitCode.TEAM_QUOTA)
+    assert predicted(Passing(), [600.0] * 30, quota) == [None]
+    assert predicted(Passing(), [600.0] * 30, replace(snapshot, agent_state="unavailable")) == [None]
+
+
+def test_a_device_that_is_overcommitted_twice_has_room_for_two() -> None:
+    ledger = a_ledger(*(replace(holds(name, 100), granted_at=400.0 + at) for at, name in enumerate("ab")))
+    node = replace(ledger.node, rule=Oversubscription(2.0))
+    (new,) = predicted(Passing(), [900.0] * 30, a_snapshot(replace(ledger, node=node), asks("new", 100)))
+    assert new == Prediction(1_000_300.0, 1_000_300.0), "when the first of the two ends"
+
+
+def test_predictions_that_come_true_narrow_the_bar_and_late_ones_widen_it() -> None:
+    clock = Passing()
+    starts = PredictedStarts(clock, lambda: [600.0] * 30)
+    busy = a_ledger(replace(holds("busy", 100), granted_at=clock.now()))
+    waiting = a_snapshot(busy, asks("new", 100), asks("late", 100), asks("gone", 100))
+    starts.filled(waiting)
+    clock.passed = 500.0
+    granted = a_ledger(replace(holds("new", 100), granted_at=clock.now()))
+    before = starts.calibration.level
+    starts.filled(a_snapshot(granted, asks("late", 100)))
+    assert (starts.calibration.total, starts.calibration.came_true) == (1, 1), "what is withdrawn teaches nothing"
+    assert starts.calibration.level < before
+    clock.passed = 5000.0
+    starts.filled(a_snapshot(granted, asks("late", 100)))
+    starts.filled(a_snapshot(granted, asks("late", 100)))
+    assert (starts.calibration.total, starts.calibration.came_true) == (2, 1), "late once"
+    assert starts.calibration.level > before

@@ -2,7 +2,7 @@
 
 import * as React from 'react';
 
-import { formatShare, formatTime } from '../../base/quantities';
+import { formatFromNow, formatShare, formatTime } from '../../base/quantities';
 import { IQueue, IQueuedRequest, ITranslation } from '../../tokens';
 import { UNKNOWN } from './admin_words';
 import { Table } from './table';
@@ -36,13 +36,20 @@ export function Requests({ queue, trans }: { queue: IQueue; trans: ITranslation 
             kindText(request, trans),
             request.priority === 'low' ? trans.__('%1 low', formatShare(request.gpus)) : formatShare(request.gpus),
             formatTime(request.since, now),
-            request.expected_start === null ? UNKNOWN : formatTime(request.expected_start, now),
+            startText(request, now),
             request.reason
           ]
         }))}
       />
     </>
   );
+}
+
+function startText({ expected_start: expected, predicted_start: predicted }: IQueuedRequest, now: Date): string {
+  if (expected !== null) {
+    return formatTime(expected, now);
+  }
+  return predicted === null ? UNKNOWN : formatFromNow(predicted.earliest, predicted.latest, now);
 }
 
 function kindText({ kind }: IQueuedRequest, trans: ITranslation): string {

@@ -3,6 +3,7 @@
 import { TranslationBundle } from '@jupyterlab/translation';
 
 import { kernelParts } from '../../model/device_parts';
+import { expected } from '../../model/waits';
 import { formatBytes, formatPart, formatSeconds, formatShare, formatTime } from '../../base/quantities';
 import { IHostMemory, IKernel } from '../../tokens';
 import { residencyFacts, residencyState } from './residency';
@@ -77,7 +78,11 @@ function stateText(kernel: IKernel, trans: TranslationBundle): string {
     case 'queued':
       return kernel.queue_position === null
         ? trans.__('queued')
-        : trans.__('queued: position %1 of %2', String(kernel.queue_position), String(kernel.queue_length));
+        : expected(
+            trans.__('queued: position %1 of %2', String(kernel.queue_position), String(kernel.queue_length)),
+            kernel,
+            trans
+          );
     case 'starting':
       return trans.__('starting');
     case 'ended':
