@@ -29,6 +29,7 @@ from jupyter_aliquot.gateway.base.log_scrubber import scrub_logs
 from jupyter_aliquot.gateway.base.startup_gate import SETTING as RECOVERED, recovered_event
 from jupyter_aliquot.gateway.base.tasks import Recurring, within_patience
 from jupyter_aliquot.gateway.containers.config import KernelContainers
+from jupyter_aliquot.gateway.containers.holders import HolderPods
 from jupyter_aliquot.gateway.containers.host_limits import HostLimits
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
 from jupyter_aliquot.gateway.containers.planner import base_of
@@ -127,6 +128,7 @@ class AliquotExtension(ExtensionApp):
         AliquotIdentityProvider,
         Culling,
         History,
+        HolderPods,
         HostLimits,
         ImageCatalogue,
         KernelContainers,

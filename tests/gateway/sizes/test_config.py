@@ -14,6 +14,7 @@ from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.config import Aliquot, configuration_page
 from jupyter_aliquot.gateway.containers.config import KernelContainers
+from jupyter_aliquot.gateway.containers.holders import HolderPods
 from jupyter_aliquot.gateway.containers.host_limits import HostLimits
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
 from jupyter_aliquot.gateway.containers.pods import KernelPods
@@ -36,6 +37,7 @@ CLASSES = (
     History,
     ImageCatalogue,
     HostLimits,
+    HolderPods,
     KernelContainers,
     KernelPods,
     Limits,
