@@ -19,6 +19,7 @@ from jupyter_aliquot.gateway.nodes.remembered import RememberedNodes
 from jupyter_aliquot.gateway.nodes.serving import ServedNodes
 from jupyter_aliquot.gateway.scheduling.admission import Agent
 from jupyter_aliquot.gateway.scheduling.agents.lanes import NoLocalAgent
+from jupyter_aliquot.gateway.state.records import KernelRecords
 from jupyter_aliquot.gateway.state.state_dir import GatewayFolder
 from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
@@ -30,13 +31,15 @@ from .config import Aliquot
 
 if TYPE_CHECKING:  # the client of Kubernetes is an extra, and takes half a second
     from jupyter_aliquot.gateway.nodes.holders import HolderKeeper
+    from jupyter_aliquot.gateway.state.cluster_state import SessionMirror
 
 
 class Engines(NamedTuple):
     """The runtime, and the agents that admission asks for GPUs.
 
     ``served``: the nodes on other machines on which the runtime starts kernels. ``holders`` None: this
-    gateway holds no GPU of a cluster.
+    gateway holds no GPU of a cluster. ``records`` and ``sessions`` are the state that another replica of
+    this gateway reads; ``sessions`` is None where there are no replicas.
     """
 
     containers: Containers
@@ -44,6 +47,8 @@ class Engines(NamedTuple):
     served: ServedNodes
     own_agent: Agent
     holders: HolderKeeper | None
+    records: KernelRecords
+    sessions: SessionMirror | None
 
     def leaving_devices(self) -> frozenset[str]:
         """Return the devices that the cluster takes back. Asked by admission."""
@@ -71,7 +76,24 @@ def make_engines(
     nodes = _remote_nodes(settings, None if folder is None else folder.path, clock, watch, log, pods)
     served = ServedNodes(nodes, containers.serves)
     own: Agent = link if containers.serves("") else NoLocalAgent(served)
-    return Engines(containers, nodes, served, own, _holders(server, pods, nodes, clock, log))
+    held = _holders(server, pods, nodes, clock, log)
+    return Engines(containers, nodes, served, own, held, *_state(server, pods, folder, log))
+
+
+def _state(
+    server: ServerApp, pods: PodSettings | None, folder: GatewayFolder | None, log: logging.Logger
+) -> tuple[KernelRecords, SessionMirror | None]:
+    """Return the records of kernels, and where sessions are kept beside their table."""
+    if pods is None or folder is None or not KernelPods(parent=server).lease:
+        return KernelRecords(None if folder is None else folder.kernels, log), None
+    from jupyter_aliquot.gateway.state.cluster_state import ClusterRecords, SessionMirror
+    from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient, find_configuration
+    from jupyter_aliquot.provisioner.kubernetes.documents import Documents
+
+    client = ClusterClient(find_configuration())
+    records = ClusterRecords(Documents(client, pods.cluster, "record"), log)
+    sessions = Documents(client, pods.cluster, "session")
+    return records, SessionMirror(sessions, lambda: server.session_manager.connection, log)
 
 
 def _holders(

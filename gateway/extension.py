@@ -85,6 +85,7 @@ from jupyter_aliquot.gateway.serverapp.config_warnings import (
 )
 from jupyter_aliquot.gateway.sizes.grammar import largest_here
 from jupyter_aliquot.gateway.state.gateway_memory import GatewayMemory, claim_memory
+from jupyter_aliquot.gateway.state.leadership import lead
 from jupyter_aliquot.gateway.state.state_dir import boot_id
 from jupyter_aliquot.gateway.state.tenures import Tenures
 from jupyter_aliquot.gateway.status.prometheus import ServerMetrics
@@ -158,6 +159,9 @@ class AliquotExtension(ExtensionApp):
         is_remote = GatewayClient.instance(parent=serverapp).gateway_enabled
         settings = _read(serverapp)
         if settings is not None:
+            pods = KernelPods(parent=serverapp)
+            if settings.runtime == "kubernetes" and pods.lease:
+                lead(pods.namespace, pods.lease, self.log)
             self._memory = claim_memory(serverapp, settings, self.log, is_remote=is_remote)
 
     @cached_property

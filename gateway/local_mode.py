@@ -163,13 +163,16 @@ class OwnKernels:
             self.manager,
             self._services.admission,
             self._services.endings,
-            KernelRecords(folder.kernels, log),
+            self._services.engines.records,
             ProcessFinder(self._services.runtime, folder.identity, self._services.containers, log, self._has_folder),
             self._services.clock,
             log,
             self._services.labels,
         )
+        sessions = self._services.engines.sessions
         try:
+            if sessions is not None:
+                await sessions.restore()
             await self._recovery.run("" if self._services.is_elsewhere else boot_id())
         except Exception:
             # Running kernels are not lost by it. A server that did not start would help no user.
@@ -201,6 +204,8 @@ class OwnKernels:
             await self.manager.handover.leave_kernels()
         else:
             await self.manager.shutdown_all()
+        if self._services.engines.sessions is not None:
+            await within_patience("sessions", self._services.engines.sessions.stop(), log)
         await within_patience("relay_links", self._parts.links.stop(), log)
         await within_patience("endings", self._services.endings.flush(), log)
         if self._parts.kernels.memory is not None:
@@ -239,7 +244,7 @@ def _container_planner(services: Services) -> ContainerPlanner:
 
 def _kernel_memory(services: Services, policy: StopPolicy) -> KernelMemory:
     folder = services.memory.folder if policy.lets_kernels_outlive else None
-    records = KernelRecords(None if folder is None else folder.kernels, services.log)
+    records = KernelRecords(None, services.log) if folder is None else services.engines.records
     identity = "" if folder is None else folder.identity
     orphans = orphan_seconds(services.settings, is_service=isinstance(services.server, GatewayServerApp))
     limits = services.limits.limits

@@ -51,6 +51,9 @@ class KernelPods(Configurable):
     deployment = Unicode(
         "", help="The gateway's own Deployment in that namespace: the pods go with it. Empty: they stay."
     ).tag(config=True)
+    lease = Unicode(
+        "", help="Lease of the gateway's replicas: one leads, and keeps its state in the cluster. Empty: one gateway."
+    ).tag(config=True)
     start_seconds = Float(600.0, help="How long a pod may take until its kernel runs.").tag(config=True)
     grace_seconds = Int(30, help="How long a kernel may take to end when its pod is deleted.").tag(config=True)
 

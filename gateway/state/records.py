@@ -94,9 +94,9 @@ class KernelRecords:
             return
         # Not durable: kernels do not outlive a power cut, so their records need not.
         try:
-            replace_file(self._path(record.kernel_id), json.dumps(_written(record)), is_durable=False)
+            replace_file(self._path(record.kernel_id), written(record), is_durable=False)
         except OSError as error:
-            self._report(f"the record of kernel {record.kernel_id} cannot be written: {error}")
+            self.report(f"the record of kernel {record.kernel_id} cannot be written: {error}")
         else:
             self.problem = ""
 
@@ -107,7 +107,7 @@ class KernelRecords:
         try:
             self._path(kernel_id).unlink(missing_ok=True)
         except OSError as error:
-            self._report(f"the record of kernel {kernel_id} cannot be removed: {error}")
+            self.report(f"the record of kernel {kernel_id} cannot be removed: {error}")
 
     def read(self) -> tuple[KernelRecord, ...]:
         """Return all records, the longest waiting first.
@@ -138,21 +138,32 @@ class KernelRecords:
         else:
             self._log.error("record=%s unreadable reason=%s; set aside in %s", path.name, error, aside)
 
-    def _report(self, problem: str) -> None:
+    def report(self, problem: str) -> None:
+        """Log a problem once; it is told until a record is written."""
         if problem != self.problem:
             self._log.error("records=failed reason=%s; that kernel may not be found after a restart", problem)
         self.problem = problem
 
 
-def _written(record: KernelRecord) -> dict[str, Any]:
+def written(record: KernelRecord) -> str:
+    """Return a record as text."""
     crash = record.last_crash
     told = {"shares": record.shares.report(), "last_crash": None if crash is None else ending_record(crash)}
-    return {"version": _VERSION, **asdict(record), **told}
+    return json.dumps({"version": _VERSION, **asdict(record), **told})
 
 
 def _read(path: Path) -> KernelRecord:
     try:
-        data = json.loads(path.read_bytes())
+        text = path.read_bytes()
+    except OSError as error:
+        raise RecordError(f"{error!r}") from error
+    return read_record(text, path.name.removesuffix(_SUFFIX))
+
+
+def read_record(text: bytes | str, kernel_id: str) -> KernelRecord:
+    """Return the record of a kernel, the inverse of ``written``. Raises RecordError."""
+    try:
+        data = json.loads(text)
         if data["version"] != _VERSION:
             raise RecordError(f"it is of version {data['version']}, this gateway reads {_VERSION}")
         record = KernelRecord(
@@ -174,7 +185,6 @@ def _read(path: Path) -> KernelRecord:
             uid=None if data.get("uid") is None else int(data["uid"]),
         )
     except (
-        OSError,
         ValueError,
         OverflowError,
         RecursionError,
@@ -184,7 +194,7 @@ def _read(path: Path) -> KernelRecord:
         RequestError,
     ) as error:
         raise RecordError(f"{error!r}") from error
-    if f"{record.kernel_id}{_SUFFIX}" != path.name or not KERNEL_ID.fullmatch(record.kernel_id):
+    if record.kernel_id != kernel_id or not KERNEL_ID.fullmatch(record.kernel_id):
         raise RecordError(f"it is of another kernel, {record.kernel_id!r}")
     if not math.isfinite(record.queued_at):
         raise RecordError(f"it has a time that cannot be, {record.queued_at!r}")

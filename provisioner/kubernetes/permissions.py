@@ -27,6 +27,13 @@ PERMISSIONS = (
     Permission("", "pods/resize", ("patch",), "Let CPU and RAM follow a kernel's size."),
     Permission("", "secrets", ("create", "delete", "patch"), "Give each kernel's pod its keys."),
     Permission("", "secrets", ("get",), "Reach running kernels after a restart. None are listed."),
+    Permission(
+        "",
+        "configmaps",
+        ("create", "delete", "list", "patch"),
+        "Tell the next replica of queued kernels and sessions.",
+    ),
+    Permission("coordination.k8s.io", "leases", ("create", "get", "update"), "Let one replica lead."),
     Permission("", "events", ("list", "watch"), "Tell waiting users what the scheduler and the kubelet say."),
     Permission(
         "apps", "deployments", ("get",), "Own the objects, so that the cluster removes them.", name="aliquot-gateway"

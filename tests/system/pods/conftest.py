@@ -88,18 +88,24 @@ class Ring:
             self.close()
             raise
 
-    def serve(self) -> Server:
+    def serve(self, *options: str, run: str = "run") -> Server:
+        """Start a gateway whose relays are in the folder *run*."""
         self._starts += 1
-        told = [f"--config={self.folder / 'gateway.py'}", "--Aliquot.keep_kernels=always"]
-        return start_server(self.folder, self.environment, f"gateway{self._starts}", *told, has_devices=False)
+        told = [f"--config={self.folder / 'gateway.py'}", "--Aliquot.keep_kernels=always", *options]
+        environment = {**self.environment, "ALIQUOT_RUNTIME_DIR": str(self.folder / run)}
+        return start_server(self.folder, environment, f"gateway{self._starts}", *told, has_devices=False)
 
-    def restart(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+    def restart(self, meanwhile: Callable[[], None] = lambda: None, *options: str) -> None:
         """Stop the gateway, call *meanwhile*, and start another that the agents reach."""
         self.server.stop()
         meanwhile()
-        self.server = self.serve()
+        self.follow(self.serve(*options))
+
+    def follow(self, server: Server) -> None:
+        """Have the agents reach another gateway."""
+        self.server = server
         for node in self.nodes.values():
-            node.cable.target = port_of(self.server)
+            node.cable.target = port_of(server)
         wait_until(self.is_ready)
 
     def is_ready(self) -> bool:
@@ -123,6 +129,15 @@ class Ring:
         """Return the kernels that have grants at the nodes' agents."""
         agents = [query("status", runtime_dir=node.run_dir) for node in self.nodes.values()]
         return {kernel["kernel_id"] for agent in agents for kernel in agent["kernels"]}
+
+    def documents(self, kind: str) -> list[dict[str, Any]]:
+        """Return the documents of a kind that the gateway keeps in the cluster."""
+        maps = self.double.store.list(RESOURCES["configmaps"], "default")[0]
+        return [one for one in maps if one["metadata"]["labels"]["aliquot.dev/role"] == kind]
+
+    def newest_log(self) -> list[Path]:
+        """Return the log of the gateway that was started last."""
+        return list(self.folder.glob(f"gateway{self._starts}.log"))
 
     def is_empty(self) -> bool:
         """Return whether neither a pod nor a grant is left."""

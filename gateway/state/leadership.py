@@ -1,0 +1,30 @@
+"""The wait of a replica until it leads: it then takes the gateway's name, and serves."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import uuid
+
+_LOST = "lease=lost; this replica ends, for another one may lead. Its kernels run on"
+
+
+def lead(namespace: str, lease: str, log: logging.Logger) -> None:
+    """Return when this replica leads. The process ends when it does so no more. Blocks."""
+    # The client of Kubernetes is an extra, and takes half a second.
+    from jupyter_aliquot.provisioner.kubernetes.client import find_configuration
+    from jupyter_aliquot.provisioner.kubernetes.lease import Leadership
+
+    identity = f"{platform.node()}_{uuid.uuid4().hex[:8]}"
+    leadership = Leadership(find_configuration(), namespace, lease, identity)
+    log.info("lease=%s/%s waiting replica=%s", namespace, lease, identity)
+    leadership.acquire()
+    log.info("lease=%s/%s leads replica=%s", namespace, lease, identity)
+
+    def end() -> None:
+        log.critical(_LOST)
+        logging.shutdown()
+        os._exit(1)
+
+    leadership.keep(end)

@@ -1,0 +1,70 @@
+"""Small documents of a gateway that another replica reads: a ConfigMap each. Calls block.
+
+It knows nothing of their contents.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jupyter_aliquot.provisioner.containers.plan import LABEL_PREFIX
+
+from .client import ClusterClient, ClusterError, Collection, Object
+from .objects import metadata, object_name
+from .record import GATEWAY_LABEL, MANAGED_BY_LABEL, MANAGER, ROLE_LABEL, label_value
+from .settings import Cluster
+
+_KEY_ANNOTATION = f"{LABEL_PREFIX}key"
+_DATA = "document"
+
+
+class Documents:
+    """The documents of one kind, such as ``record``, each by its key. Methods raise ClusterError."""
+
+    def __init__(self, client: ClusterClient, cluster: Cluster, kind: str) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._kind = kind
+        labels = {MANAGED_BY_LABEL: MANAGER, ROLE_LABEL: kind, GATEWAY_LABEL: label_value(cluster.gateway)}
+        self._labels = labels
+        selector = ",".join(f"{name}={value}" for name, value in labels.items())
+        self._maps = Collection("/api/v1", "configmaps", cluster.namespace, selector)
+
+    def write(self, key: str, text: str) -> None:
+        """Replace a document."""
+        name = self._name(key)
+        change: dict[str, Any] = {"data": {_DATA: text}}
+        try:
+            self._call("PATCH", name, change, "application/merge-patch+json")
+            return
+        except ClusterError as error:
+            if error.code != 404:
+                raise
+        told = {"apiVersion": "v1", "kind": "ConfigMap", **change}
+        self._call(
+            "POST", "", {**told, "metadata": metadata(self._cluster, name, self._labels, {_KEY_ANNOTATION: key})}
+        )
+
+    def remove(self, key: str) -> None:
+        """Remove a document. Idempotent."""
+        try:
+            self._call("DELETE", self._name(key), {})
+        except ClusterError as error:
+            if error.code != 404:
+                raise
+
+    def read(self) -> dict[str, str]:
+        """Return all documents by their keys."""
+        query = {"labelSelector": self._maps.selector}
+        answer = self._client.blocking_call("GET", self._maps.path, query, None, "application/json")
+        return {
+            one["metadata"]["annotations"][_KEY_ANNOTATION]: str((one.get("data") or {}).get(_DATA, ""))
+            for one in answer.get("items") or ()
+        }
+
+    def _name(self, key: str) -> str:
+        return object_name(f"aliquot-{self._kind}", key)
+
+    def _call(self, method: str, name: str, body: Object, kind: str = "application/json") -> None:
+        path = f"{self._maps.path}/{name}".rstrip("/")
+        self._client.blocking_call(method, path, {}, body, kind)

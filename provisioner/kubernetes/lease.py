@@ -1,0 +1,83 @@
+"""The Lease of a gateway's replicas: one leads, and the others wait for it.
+
+The election is the official client's. Its calls get short limits of time here, because a server that
+does not answer must not hold up the end of a leader's time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from kubernetes.client import ApiClient, ApiException, Configuration, CoordinationV1Api
+from kubernetes.leaderelection.electionconfig import Config
+from kubernetes.leaderelection.leaderelection import LeaderElection
+from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
+from urllib3.exceptions import HTTPError
+
+_DURATION_SECONDS, _RENEW_SECONDS, _RETRY_SECONDS = 5, 3, 1
+_CALL_SECONDS = 2.0
+
+
+class Leadership:
+    """The election of one replica, whose *identity* no other one has. Its methods block."""
+
+    def __init__(self, configuration: Configuration, namespace: str, name: str, identity: str) -> None:
+        lock = _Lock(CoordinationV1Api(ApiClient(configuration)), name, namespace, identity)
+        times = (_DURATION_SECONDS, _RENEW_SECONDS, _RETRY_SECONDS)
+        self._election: Any = LeaderElection(Config(lock, *times, lambda: None, lambda: None))
+
+    def acquire(self) -> None:
+        """Wait until this replica leads."""
+        self._election.acquire()
+
+    def keep(self, lost: Callable[[], None]) -> None:
+        """Renew the Lease in a thread of its own, and call *lost* there when that was not possible in time."""
+
+        def renew() -> None:
+            self._election.renew_loop()
+            lost()
+
+        threading.Thread(target=renew, name="aliquot-lease", daemon=True).start()
+
+
+class _Lock(LeaseLock):  # type: ignore[misc]  # the client has no types
+    """The Lease. A server that does not answer refuses, as one that answers an error does."""
+
+    def __init__(self, api: CoordinationV1Api, name: str, namespace: str, identity: str) -> None:
+        super().__init__(name, namespace, identity)
+        self.api_instance = _Timed(api)
+
+    def get(self, name: str, namespace: str) -> tuple[bool, Any]:
+        """Called by the election."""
+        try:
+            found: tuple[bool, Any] = super().get(name, namespace)
+        except HTTPError as error:
+            return False, ApiException(0, str(error))
+        return found
+
+    def create(self, name: str, namespace: str, election_record: Any) -> bool:
+        """Called by the election."""
+        try:
+            return bool(super().create(name, namespace, election_record))
+        except HTTPError:
+            return False
+
+    def update(self, name: str, namespace: str, updated_record: Any) -> bool:
+        """Called by the election."""
+        try:
+            return bool(super().update(name, namespace, updated_record))
+        except HTTPError:
+            return False
+
+
+class _Timed:
+    """The calls of an API, each with a limit of time."""
+
+    def __init__(self, api: Any) -> None:
+        self._api = api
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(getattr(self._api, name), _request_timeout=_CALL_SECONDS)

@@ -1,0 +1,72 @@
+"""The parts of a gateway's replicas: their Lease, and the documents that one leaves to the next."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+from api_double.server import ApiDouble
+from api_double.store import RESOURCES
+
+from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient
+from jupyter_aliquot.provisioner.kubernetes.documents import Documents
+from jupyter_aliquot.provisioner.kubernetes.lease import Leadership
+from jupyter_aliquot.provisioner.kubernetes.permissions import PERMISSIONS
+from jupyter_aliquot.provisioner.kubernetes.settings import Cluster as ClusterSettings
+
+from .conftest import PATIENCE_SECONDS, Cluster
+
+LEASES = RESOURCES["leases"]
+
+
+@pytest.fixture(autouse=True)
+def _least_rights(a_double: ApiDouble) -> None:
+    a_double.allowed = [(verb, one.resource.split("/")[0]) for one in PERMISSIONS for verb in one.verbs]
+
+
+@pytest.fixture
+def a_client(on_double: Cluster) -> Iterator[ClusterClient]:
+    client = on_double.client()
+    yield client
+    asyncio.run(client.close())
+
+
+def replica(cluster: Cluster, name: str) -> Leadership:
+    return Leadership(cluster.configuration, "default", "gateway", name)
+
+
+def leader(double: ApiDouble) -> str:
+    return str(double.store.read(LEASES, "default", "gateway")["spec"]["holderIdentity"])
+
+
+def test_one_replica_leads_and_another_follows_when_it_renews_no_more(a_double: ApiDouble, on_double: Cluster) -> None:
+    replica(on_double, "a").acquire()  # and it is killed: it does not renew
+    assert leader(a_double) == "a"
+    replica(on_double, "b").acquire()
+    assert leader(a_double) == "b"
+
+
+def test_a_replica_that_cannot_renew_is_told_that_it_leads_no_more(a_double: ApiDouble, on_double: Cluster) -> None:
+    lost = threading.Event()
+    one = replica(on_double, "a")
+    one.acquire()
+    one.keep(lost.set)
+    assert not lost.is_set()
+    a_double.go_away()
+    assert lost.wait(PATIENCE_SECONDS)
+
+
+def test_documents_are_read_by_a_later_replica_and_by_no_other_gateway(a_client: ClusterClient) -> None:
+    def of(gateway: str, kind: str = "record") -> Documents:
+        return Documents(a_client, ClusterSettings("default", gateway, "relay:1"), kind)
+
+    of("g").write("k1", "one")
+    of("g").write("k1", "two")
+    of("g").write("K_2", "three")
+    assert of("g").read() == {"k1": "two", "K_2": "three"}
+    assert of("g", "session").read() == of("other").read() == {}
+    of("g").remove("k1")
+    of("g").remove("k1")
+    assert of("g").read() == {"K_2": "three"}

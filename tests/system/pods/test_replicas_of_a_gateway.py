@@ -1,0 +1,46 @@
+"""Two replicas of a gateway: when the leader is killed, the other serves its kernels, sessions and queue."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.system.conftest import Kernel, wait_until
+
+from .conftest import Ring
+
+LEASE = "--KernelPods.lease=gateway"
+
+
+def test_the_second_replica_serves_kernels_sessions_and_queue_of_a_killed_one(the_ring: Ring) -> None:
+    the_ring.restart(lambda: None, LEASE)
+    leader = the_ring.server
+    asked = {"path": "deep/train.ipynb", "name": "train", "type": "notebook", "kernel": {"name": "box.gpu-1"}}
+    session = leader.call("POST", "/api/sessions", asked)
+    kernels = [Kernel(leader, session["kernel"]["id"]), leader.start("box.gpu-1")]
+    for number, kernel in enumerate(kernels):
+        assert kernel.run(f"here = {number}").status == "ok", the_ring.logs()
+    queued = leader.start("box.gpu-1")
+    wait_until(lambda: (queued.on_node() or {}).get("state") == "queued")
+    wait_until(lambda: the_ring.documents("session"))
+
+    with ThreadPoolExecutor(1) as threads:
+        standby = threads.submit(the_ring.serve, LEASE, run="run2")
+        wait_until(lambda: any("waiting replica=" in one.read_text() for one in the_ring.newest_log()))
+        leader.process.kill()
+        leader.process.wait(30)
+        the_ring.lose_gateways_machine()
+        the_ring.follow(standby.result())
+
+    again = [Kernel(the_ring.server, kernel.id) for kernel in kernels]
+    assert [kernel.run("print(here)").text for kernel in again] == ["0\n", "1\n"], the_ring.logs()
+    (found,) = the_ring.server.call("GET", "/api/sessions")
+    assert (found["id"], found["path"], found["kernel"]["id"]) == (session["id"], asked["path"], kernels[0].id)
+    waiting = Kernel(the_ring.server, queued.id)
+    assert (waiting.on_node() or {})["state"] == "queued"
+    again[1].end()
+    assert waiting.run("print(2)").text == "2\n", the_ring.logs()
+    for kernel in (again[0], waiting):
+        kernel.end()
+    wait_until(the_ring.is_empty)
+    wait_until(lambda: not the_ring.documents("record"))
+    the_ring.restart()
