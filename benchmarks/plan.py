@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-from plan import allocation, forecasts, kai_page, large, published, throughput
+from plan import allocation, forecasts, kai_page, large, published, sharing, throughput
 from report import Row, publish, read_arguments
 
 SMOKE = {
@@ -24,6 +24,8 @@ SMOKE = {
     "requests": 100,
     "sessions": 4,
     "trace_gpus": "",
+    "shared_jobs": 4,
+    "shared_kinds": 1,
 }
 FIRST_SEED = 42
 
@@ -53,6 +55,7 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
     rows += forecasts.rows(
         arguments.data, arguments.sessions, [int(one) for one in arguments.trace_gpus.split(",") if one], told
     )
+    rows += sharing.rows(arguments.data, arguments.shared_jobs, arguments.shared_kinds, told)
     rows += large.rows(arguments.nodes, arguments.requests, told)
     rows += throughput.rows(arguments.jobs, told)
     return rows
@@ -74,6 +77,8 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=10_000, help="requests of the timed plan")
     parser.add_argument("--sessions", type=int, default=100, help="made-up sessions whose waits are forecast")
     parser.add_argument("--trace-gpus", default="24,32", help="GPUs for the notebook trace whose waits are forecast")
+    parser.add_argument("--shared-jobs", type=int, default=50, help="production jobs, and opportunistic ones")
+    parser.add_argument("--shared-kinds", type=int, default=5, help="kinds of jobs that share GPUs")
     parser.add_argument("--kai-page", type=Path, help="file for the table of KAI-Scheduler's cases")
     arguments = read_arguments(parser, SMOKE)
     return 0 if publish(arguments, "plan", "none: simulated time", measure(arguments)) else 1

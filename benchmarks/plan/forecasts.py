@@ -20,6 +20,7 @@ WANT_SHARE = (75.0, 85.0)
 WANT_MS = 20.0
 LEAST_SEEN = 20  # cells that have ended before the first forecast
 GPUS_PER_100 = 20  # GPUs for a hundred made-up sessions
+KERNEL_GPUS_PER_100 = 46  # and for a thousand made-up kernels
 KERNELS = 200
 ROUNDS = 5
 
@@ -62,6 +63,15 @@ def made_up_sessions(count: int, seed: int = 1) -> list[Session]:
         ]
         found.append(Session(random.uniform(0.0, 20_000.0), cells))
     return found
+
+
+def made_up_kernels(count: int, seed: int = 1) -> list[Session]:
+    """Return kernels that keep their GPU for minutes to hours: what the gateway learns from."""
+    random = Random(seed)
+    return [
+        Session(random.uniform(0.0, 100_000.0), [(0.0, random.lognormvariate(7.5, 1.2), random.choice((1, 1, 1, 2)))])
+        for _ in range(count)
+    ]
 
 
 class Replay:
@@ -151,6 +161,8 @@ class Replay:
 def rows(data: Path, sessions: int, trace_gpus: Sequence[int], told: Callable[[str], None]) -> Iterator[Row]:
     """Yield the share of forecasts that came true, by trace and GPUs, and the time of one forecast."""
     runs = [("made-up sessions", made_up_sessions(sessions), max(4, sessions * GPUS_PER_100 // 100))]
+    # Their work is that of nine tenths of the GPUs while they come.
+    runs += [("made-up kernels", made_up_kernels(10 * sessions), max(4, sessions * KERNEL_GPUS_PER_100 // 100))]
     if (data / FOLDER).is_dir():
         runs += [("notebook trace", read_sessions(data), gpus) for gpus in trace_gpus]
     else:
