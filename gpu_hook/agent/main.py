@@ -134,7 +134,9 @@ class Agent:
         budget, swapping = HostBudget(settings.leases.host.bytes(machine_bytes)), settings.swap
         self._arena = Arena(budget, swapping.segment_bytes, swapping.spill_dir)
         self._overcommit = OvercommitKeeper(self._ledger, settings.leases, self._arena)
-        self._probe = ContextProbe(node.driver.cuda, self._monitor, contexts, checked=self._checked)
+        self._probe = ContextProbe(
+            node.driver.cuda, self._monitor, contexts, checked=self._checked, is_ours=self._is_held
+        )
         self._checkpoints = CheckpointHelper(node.driver.cuda, node.driver_env)
         self._leases = self._keep_leases()
         swap = SwapTools(self._arena, settings.swap, self._checkpoint_tools(), self._leases.room.departures)

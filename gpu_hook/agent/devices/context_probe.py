@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 SECONDS = 10.0  # a node with many devices and without a persistence daemon is slow
 CHECK_SECONDS = 20.0  # for the self-check of swapping, once contexts are there
 _END_SECONDS = 2.0  # a process that hangs in its driver does not end when it is killed
-_MOST_PROBES = 5  # of one agent: a device that comes and goes is not measured each time
+_MOST_PROBES = 16  # of one agent: a device that comes and goes is not measured each time
 _NOT_INHERITED = ("CUDA_VISIBLE_DEVICES", "LD_PRELOAD", "LD_AUDIT")
 
 
@@ -55,28 +55,31 @@ class ContextProbe:
         costs: ContextCosts,
         seconds: float = SECONDS,
         checked: Callable[[Mapping[str, str]], None] = lambda found: None,
+        is_ours: Callable[[str], bool] = lambda uuid: True,
     ) -> None:
+        """*is_ours* tells whether a device may get a context: others are other programs' of a cluster."""
         self._cuda, self._monitor, self._costs, self._seconds = cuda, monitor, costs, seconds
         self._checked = checked
+        self._is_ours = is_ours
         self._present: frozenset[str] = frozenset()
         self._probes = 0
         self._task: asyncio.Task[None] | None = None
 
     async def measure(self) -> None:
-        """Measure all devices that answer. Never raises.
+        """Measure all of our devices that answer. Never raises.
 
         A silent driver gets no request for contexts either.
         """
-        self._present = _present(self._monitor)
+        self._present = self._usable()
         if self._present and not self._monitor.is_silent:
             self._probes += 1
-            found = await probe_devices(self._cuda, self._monitor, self._seconds)
+            found = await probe_devices(self._cuda, self._monitor, self._seconds, self._present)
             self._costs.note_measured(found.contexts)
             self._checked(found.moves)
 
     def saw_devices(self) -> None:
         """Measure new devices. Called after each look, once the agent serves."""
-        before, self._present = self._present, _present(self._monitor)
+        before, self._present = self._present, self._usable()
         is_due = any(not self._costs.is_measured(uuid) for uuid in self._present - before)
         if is_due and self._probes < _MOST_PROBES and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self.measure(), name="contexts")
@@ -85,14 +88,18 @@ class ContextProbe:
         if self._task is not None:
             await end_task(self._task)
 
+    def _usable(self) -> frozenset[str]:
+        present = (reading.facts.uuid for reading in self._monitor.readings if not reading.is_lost)
+        return frozenset(uuid for uuid in present if self._is_ours(uuid))
 
-def _present(monitor: DeviceMonitor) -> frozenset[str]:
-    return frozenset(reading.facts.uuid for reading in monitor.readings if not reading.is_lost)
 
-
-async def probe_devices(cuda: Path, monitor: DeviceMonitor, seconds: float = SECONDS) -> Probed:
-    """Return what could be found out; empty where nothing could. Never raises."""
+async def probe_devices(
+    cuda: Path, monitor: DeviceMonitor, seconds: float = SECONDS, devices: Collection[str] | None = None
+) -> Probed:
+    """Return what could be found out of these devices, or of all; empty where nothing could. Never raises."""
     environment = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    if devices is not None and any(reading.facts.uuid not in devices for reading in monitor.readings):
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(sorted(devices))
     command = (sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent.devices.context_process", os.fspath(cuda))
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     try:

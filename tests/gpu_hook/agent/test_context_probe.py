@@ -37,6 +37,23 @@ int cuDeviceGet(int *device, int number) { *device = number; return 0; }
 int cuDeviceGetUuid_v2(char *uuid, int device) { memset(uuid, 0, 16); uuid[15] = device; return 0; }
 int cuDevicePrimaryCtxRetain(void **context, int device) { return device == FAILS ? 2 : 0; }
 """
+# One that shows the devices of CUDA_VISIBLE_DEVICES alone, which are two at most.
+VISIBLE_DRIVER = """
+#include <stdlib.h>
+#include <string.h>
+static const char *visible(void) { return getenv("CUDA_VISIBLE_DEVICES"); }
+int cuInit(unsigned flags) { return 0; }
+int cuDeviceGetCount(int *count) { *count = !visible() ? 3 : strchr(visible(), ',') ? 2 : 1; return 0; }
+int cuDeviceGet(int *device, int number) { *device = number; return 0; }
+int cuDeviceGetUuid_v2(char *uuid, int device)
+{
+    memset(uuid, 0, 16);
+    uuid[15] = visible() ? visible()[41 * device + 39] - '0' : device;
+    return 0;
+}
+int cuDevicePrimaryCtxRetain(void **context, int device) { return 0; }
+int cuCtxSetCurrent(void *context) { return 1; }
+"""
 HANGING_DRIVER = """
 #include <fcntl.h>
 #include <stdlib.h>
@@ -86,6 +103,21 @@ def test_a_device_that_fails_leaves_the_others_measured(a_library: Callable[...,
         await monitor.look()
         found = await probe_devices(a_library(DRIVER, "-DFAILS=1"), monitor)
         assert found.contexts == {UUIDS[0]: MIB, UUIDS[2]: MIB}
+
+    play(scenario())
+
+
+def test_a_device_that_is_not_held_gets_no_context(a_library: Callable[..., Path]) -> None:
+    async def scenario() -> None:
+        monitor = DeviceMonitor(Source(*UUIDS), lambda: None)
+        await monitor.look()
+        checked: dict[str, str] = {}
+        costs, cuda = ContextCosts(0), a_library(VISIBLE_DRIVER)
+        await ContextProbe(
+            cuda, monitor, costs, checked=checked.update, is_ours=lambda uuid: uuid == UUIDS[1]
+        ).measure()
+        assert [uuid for uuid in UUIDS if costs.is_measured(uuid)] == [UUIDS[1]]
+        assert set(checked) == {UUIDS[1]}
 
     play(scenario())
 
