@@ -12,7 +12,7 @@ import logging
 import random
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -32,7 +32,7 @@ from jupyter_aliquot.provisioner.errors import (
 from jupyter_aliquot.provisioner.kubernetes.adoption import FoundKernel, find_kernels
 from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient, ClusterError, Object, find_configuration
 from jupyter_aliquot.provisioner.kubernetes.kernel_pod import kernel_pod_name
-from jupyter_aliquot.provisioner.kubernetes.settings import PodSettings
+from jupyter_aliquot.provisioner.kubernetes.settings import PodSettings, RelayKeys
 from jupyter_aliquot.provisioner.kubernetes.states import PodPhase, PodState, pod_state, refusal_text
 from jupyter_aliquot.provisioner.kubernetes.tunnel.gateway import KernelTunnel
 from jupyter_aliquot.provisioner.kubernetes.tunnel.keys import make_keys, read_keys
@@ -131,7 +131,7 @@ class PodRuntime:
             self._waiting.pop(kernel_id, None)
         name = pod["metadata"]["name"]
         await self._stop_tunnel(name)
-        self._tunnel(kernel_id, pod, keys)
+        self._tunnel(kernel_id, pod, partial(_known, keys))
         self._log.info("kernel=%s pod=%s node=%s start=done", kernel_id, name, grant.node)
         return _process(kernel_id, pod["metadata"])
 
@@ -151,7 +151,7 @@ class PodRuntime:
     async def ensure_relay_host(self, runtime: RuntimeDir) -> None:
         """Do nothing: relays stand beside the gateway, and their host starts with the first."""
 
-    def _tunnel(self, kernel_id: str, pod: Object, keys: Any) -> None:
+    def _tunnel(self, kernel_id: str, pod: Object, keys: Callable[[], Awaitable[RelayKeys]]) -> None:
         address = str(pod["status"]["podIP"]), self._settings.cluster.relay_port
         folder = self._runtime.relay(kernel_id) / "k"
         tunnel = self._tunnels[pod["metadata"]["name"]] = KernelTunnel(kernel_id, address, keys, folder, self._log)
@@ -233,10 +233,10 @@ class PodRuntime:
         for problem in found.problems:
             self._log.error("pods=unreadable reason=%s", problem)
         by_uid = {pod["metadata"]["uid"]: pod for pod in pods}
-        listed = [await self._found(kernel, by_uid[kernel.uid]) for kernel in found.kernels.values()]
+        listed = [self._found(kernel, by_uid[kernel.uid]) for kernel in found.kernels.values()]
         return tuple(one for one in listed if one is not None)
 
-    async def _found(self, kernel: FoundKernel, pod: Object) -> FoundContainer | None:
+    def _found(self, kernel: FoundKernel, pod: Object) -> FoundContainer | None:
         process = _process(kernel.record.kernel_id, pod["metadata"])
         if kernel.state.phase in OVER:
             self._remember(process, _end_of(kernel.state))
@@ -244,13 +244,12 @@ class PodRuntime:
         if kernel.state.phase is not PodPhase.RUNNING:
             return None
         if kernel.pod not in self._tunnels:
-            try:
-                keys = read_keys(await self._store().secret(kernel.pod))
-            except StateError as error:
-                self._log.error("kernel=%s tunnel=none reason=%s", kernel.record.kernel_id, error)
-            else:
-                self._tunnel(kernel.record.kernel_id, pod, keys)
+            self._tunnel(kernel.record.kernel_id, pod, partial(self._keys_of, kernel.pod))
         return FoundContainer(process, pod["metadata"]["labels"], True)
+
+    async def _keys_of(self, pod: str) -> RelayKeys:
+        """Return the keys of a kernel's relay. Raises StateError."""
+        return read_keys(await self._store().secret(pod))
 
     async def revive(self, found: FoundContainer) -> RelayRecord | None:
         """Start a relay for a kernel whose relay ended with its container or machine; None if that fails."""
@@ -259,7 +258,7 @@ class PodRuntime:
             pod = await self._store().read(name, uid)
             if pod is None:
                 return None
-            keys = read_keys(await self._store().secret(name))
+            keys = await self._keys_of(name)
             request = relay_request(pod, keys.connection_key)
             await ensure_relay_host(self._runtime)
             return await self._start_relay(request)
@@ -328,6 +327,10 @@ class PodRuntime:
             self._opened = PodStore(client, self._settings.cluster, asyncio.sleep, random.random, self._log)
             self._watching = asyncio.create_task(self._opened.watch(), name="aliquot-pods")
         return self._opened
+
+
+async def _known(keys: RelayKeys) -> RelayKeys:
+    return keys
 
 
 def _process(kernel_id: str, metadata: Mapping[str, Any]) -> KernelProcess:

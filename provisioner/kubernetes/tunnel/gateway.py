@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import ssl
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import zmq
@@ -18,7 +19,7 @@ import zmq.asyncio
 
 from jupyter_aliquot.gpu_hook.base.pacing import Backoff
 from jupyter_aliquot.gpu_hook.waiting import end_task
-from jupyter_aliquot.provisioner.errors import EngineError, EngineUnavailableError
+from jupyter_aliquot.provisioner.errors import EngineError, EngineUnavailableError, StateError
 from jupyter_aliquot.provisioner.kubernetes.settings import RelayKeys
 from jupyter_aliquot.provisioner.relay.wire.messages import Signer, new_id
 
@@ -34,14 +35,23 @@ _CONTROL = CHANNELS[-1]
 
 
 class KernelTunnel:
-    """The tunnel to the kernel at *address*, whose sockets it makes in *folder* as ``s-1`` to ``s-5``."""
+    """The tunnel to the kernel at *address*, whose sockets it makes in *folder* as ``s-1`` to ``s-5``.
+
+    *read_keys* returns the kernel's keys; it is called when they are needed first.
+    """
 
     def __init__(
-        self, kernel_id: str, address: tuple[str, int], keys: RelayKeys, folder: Path, log: logging.Logger
+        self,
+        kernel_id: str,
+        address: tuple[str, int],
+        read_keys: Callable[[], Awaitable[RelayKeys]],
+        folder: Path,
+        log: logging.Logger,
     ) -> None:
         self._kernel_id = kernel_id
         self._address = address
-        self._keys = keys
+        self._read_keys = read_keys
+        self._keys: RelayKeys | None = None
         self._folder = folder
         self._log = log
         self._context: ssl.SSLContext | None = None
@@ -67,7 +77,7 @@ class KernelTunnel:
         socket.linger = 0
         try:
             socket.connect(f"ipc://{self._path(_CONTROL)}")
-            signer = Signer(self._keys.connection_key, SCHEME, new_id())
+            signer = Signer((await self._known_keys()).connection_key, SCHEME, new_id())
             await socket.send_multipart(signer.message("interrupt_request", {}))
             await asyncio.wait_for(socket.recv_multipart(), _INTERRUPT_SECONDS)
         except asyncio.TimeoutError:
@@ -88,6 +98,8 @@ class KernelTunnel:
                     life = await self.open(LIFE)
                     waits.reset()
                     await self._lead(life)
+                except StateError as error:
+                    self._log.error("kernel=%s tunnel=none reason=%s", self._kernel_id, error)
                 except (OSError, asyncio.TimeoutError, EngineError) as error:
                     self._log.debug("kernel=%s tunnel=lost reason=%s", self._kernel_id, error)
                 except Exception:
@@ -150,12 +162,13 @@ class KernelTunnel:
 
     async def open(self, channel: str) -> Stream:
         """Return a connection to one of the kernel's sockets. Raises OSError, TimeoutError and EngineError."""
+        keys = await self._known_keys()
         if self._context is None:
-            self._context = client_context(self._keys)
+            self._context = client_context(keys)
         connecting = asyncio.open_connection(*self._address, ssl=self._context, limit=LONGEST_LINE)
         reader, writer = await asyncio.wait_for(connecting, _CONNECT_SECONDS)
         try:
-            writer.write(f"{self._keys.token} {channel}\n".encode())
+            writer.write(f"{keys.token} {channel}\n".encode())
             await writer.drain()
             # The kernel may take long to make its sockets.
             answer = await (reader.readline() if channel == LIFE else self._soon(reader))
@@ -165,6 +178,11 @@ class KernelTunnel:
             writer.close()
             raise
         return reader, writer
+
+    async def _known_keys(self) -> RelayKeys:
+        if self._keys is None:
+            self._keys = await self._read_keys()
+        return self._keys
 
     async def _soon(self, reader: asyncio.StreamReader) -> bytes:
         return await asyncio.wait_for(reader.readline(), _CONNECT_SECONDS)

@@ -20,6 +20,7 @@ import pytest
 from ports import free_port
 
 from jupyter_aliquot.provisioner.errors import EngineUnavailableError
+from jupyter_aliquot.provisioner.kubernetes.settings import RelayKeys
 from jupyter_aliquot.provisioner.kubernetes.tunnel.gateway import KernelTunnel
 from jupyter_aliquot.provisioner.kubernetes.tunnel.keys import make_keys
 from jupyter_aliquot.provisioner.kubernetes.tunnel.stream import CHANNELS
@@ -47,8 +48,11 @@ class Pod:
         self.process = subprocess.Popen([sys.executable, *words], env=env)
         self._servers: list[asyncio.AbstractServer] = []
 
-    def tunnel(self, keys: object = KEYS) -> KernelTunnel:
-        return KernelTunnel("k", ("127.0.0.1", self.port), keys, self.here, LOG)  # type: ignore[arg-type]
+    def tunnel(self, keys: RelayKeys = KEYS) -> KernelTunnel:
+        async def read() -> RelayKeys:
+            return keys
+
+        return KernelTunnel("k", ("127.0.0.1", self.port), read, self.here, LOG)
 
     async def begin_kernel(self) -> None:
         """Make the kernel's sockets, each of which answers what it hears, with its number before."""

@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -170,6 +171,13 @@ def port_of(server: Server) -> int:
 
 @pytest.fixture(scope="session")
 def the_ring() -> Iterator[Ring]:
+    with a_ring() as ring:
+        yield ring
+
+
+@contextmanager
+def a_ring() -> Iterator[Ring]:
+    """Run a cluster and its gateway. The benchmark uses it, too."""
     folder = Path(tempfile.mkdtemp(prefix="aqs-", dir="/tmp"))
     double = ApiDouble()
     user = {"name": "gateway", "user": {}}
