@@ -4,7 +4,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 # Where the environment forbids it to keep what it compiled, Python compiles all of us again in each process of a run.
 export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help demo lab hub docs test check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house check-releases soak test-torch test-binder bench-gateway bench-runtime bench-density bench-plan bench-compute bench-hook bench-swap bench-lab bench-load bench-usage bench-door bench-owner bench-gpu test-gpu screenshot labextension release-check readme-check clean
+.PHONY: help demo lab hub docs test check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house check-releases soak test-torch test-binder bench-gateway bench-runtime bench-density bench-plan bench-compute bench-hook bench-swap bench-lab bench-load bench-usage bench-door bench-kubernetes bench-owner bench-gpu test-gpu screenshot labextension release-check readme-check clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -128,6 +128,10 @@ bench-usage: ## The report of a month over 200 users, from the accounting of two
 bench-door: ## A grant at the gateway's socket for programs of 200 accounts
 	@$(PYTHON) tools/setup.py test
 	@$(BIN)/python benchmarks/door.py $(ARGS)
+
+bench-kubernetes: ## Kernels as pods on doubles of a cluster: starts, return after a restart, failover, agents, API calls
+	@$(PYTHON) tools/setup.py test
+	@$(BIN)/python benchmarks/pods.py $(ARGS)
 
 bench-gpu: ## On a GPU machine: what the hook adds to a call there, swapping, compute controllers; needs no network
 	@$(PYTHON) tools/gpu_tests.py --bench --gpu $(or $(GPU),nvidia) $(ARGS)

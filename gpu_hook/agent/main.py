@@ -27,7 +27,7 @@ from jupyter_aliquot.gpu_hook.agent.compute.loop import ComputeKeeper
 from jupyter_aliquot.gpu_hook.agent.devices.audit import Audit, Auditor, Findings
 from jupyter_aliquot.gpu_hook.agent.devices.cdi import write_node_specs
 from jupyter_aliquot.gpu_hook.agent.devices.claims import DeviceClaimedError, DeviceClaims
-from jupyter_aliquot.gpu_hook.agent.devices.context_probe import ContextProbe
+from jupyter_aliquot.gpu_hook.agent.devices.context_probe import SECONDS, ContextProbe
 from jupyter_aliquot.gpu_hook.agent.devices.devices import (
     DeviceMonitor,
     DeviceReading,
@@ -134,9 +134,7 @@ class Agent:
         budget, swapping = HostBudget(settings.leases.host.bytes(machine_bytes)), settings.swap
         self._arena = Arena(budget, swapping.segment_bytes, swapping.spill_dir)
         self._overcommit = OvercommitKeeper(self._ledger, settings.leases, self._arena)
-        self._probe = ContextProbe(
-            node.driver.cuda, self._monitor, contexts, checked=self._checked, is_ours=self._is_held
-        )
+        self._probe = ContextProbe(node.driver.cuda, self._monitor, contexts, SECONDS, self._checked, self._is_held)
         self._checkpoints = CheckpointHelper(node.driver.cuda, node.driver_env)
         self._leases = self._keep_leases()
         swap = SwapTools(self._arena, settings.swap, self._checkpoint_tools(), self._leases.room.departures)

@@ -17,6 +17,7 @@ WITHOUT_ENGINES = ("--parts", "relay", "memory", "websocket", "adoption")
     [
         ("gateway", (), "execute round trip, added at the median"),
         ("load", (), "then: kernels left"),
+        ("pods", (), "kernels lost"),
         (
             "runtime",
             ("--parts", "relay", "memory", "websocket", "adoption"),

@@ -1,0 +1,135 @@
+"""Measure kernels as pods on doubles of a cluster: starts, the return after a restart, failover, agents, API calls.
+
+The API server, the kubelets and the scheduler are the tests' doubles, and containers are processes.
+Bounds: a start ≤ 1.15 times a bare pod's; 5,000 kernels on 500 nodes found in ≤ 10 s and ≤ 500 MiB;
+another replica serves in ≤ 10 s; 200 agents connect in ≤ 5 s; one API call a kernel and minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "system"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from cluster.agents import connect_all
+from cluster.bare_pod import first_cell_of_a_bare_pod
+from report import Row, at_most, publish, read_arguments
+
+from tests.system.conftest import Kernel, wait_until
+from tests.system.pods.conftest import Ring, a_ring
+
+LEASE = "--KernelPods.lease=gateway"
+CELL = "print(6 * 7)"
+
+
+def first_cell_of_a_kernel(ring: Ring) -> float:
+    """Return the seconds from the request to the result of the first cell; the kernel is ended."""
+    began = time.perf_counter()
+    kernel = ring.server.start("box.gpu-0.25")
+    done = kernel.run(CELL)
+    took = time.perf_counter() - began
+    if done.text != "42\n":
+        raise SystemExit(f"the cell failed: {done}\n{ring.logs()}")
+    kernel.end()
+    return took
+
+
+def starts(ring: Ring, rounds: int) -> list[Row]:
+    """Start kernels and bare pods of the same image in turns."""
+    ours, bare = [], []
+    for _ in range(rounds):
+        bare.append(first_cell_of_a_bare_pod(ring.double, ring.folder))
+        ours.append(first_cell_of_a_kernel(ring))
+    return [
+        Row("a bare pod, request to first cell, median", statistics.median(bare), "s"),
+        Row("a kernel, request to first cell, median", statistics.median(ours), "s"),
+        at_most("a kernel's start, times a bare pod's", statistics.median(ours) / statistics.median(bare), "", 1.15),
+    ]
+
+
+def api_calls(ring: Ring, kernels: int, seconds: float) -> Row:
+    """Count the gateway's calls while some kernels do nothing."""
+    started = [ring.server.start("box.gpu-0.25") for _ in range(kernels)]
+    for kernel in started:
+        kernel.run(CELL)
+    is_ours = "/namespaces/default/"  # the doubles of nodes and control plane ask for all namespaces
+    before = sum(is_ours in path and "fieldSelector" not in path for _, path in ring.double.requests)
+    time.sleep(seconds)
+    after = sum(is_ours in path and "fieldSelector" not in path for _, path in ring.double.requests)
+    for kernel in started:
+        kernel.end()
+    return at_most("API calls a kernel and minute, at rest", (after - before) / kernels / (seconds / 60), "", 1)
+
+
+def failover(ring: Ring, kernels: int) -> list[Row]:
+    """Kill the replica that leads, with its machine; count from then to answers of all kernels at the other."""
+    ring.restart(lambda: None, LEASE)
+    started = [ring.server.start("box.gpu-0.25") for _ in range(kernels)]
+    for number, kernel in enumerate(started):
+        kernel.run(f"here = {number}")
+    with ThreadPoolExecutor(1) as threads:
+        standby = threads.submit(ring.serve, LEASE, run="run2")
+        wait_until(lambda: any("waiting replica=" in one.read_text() for one in ring.newest_log()))
+        ring.server.process.kill()
+        began = time.perf_counter()
+        ring.server.process.wait(30)
+        ring.lose_gateways_machine()
+        server = standby.result()
+    told = [Kernel(server, kernel.id).run("print(here)").text for kernel in started]
+    took = time.perf_counter() - began
+    ring.follow(server)
+    for kernel in started:
+        Kernel(server, kernel.id).end()
+    lost = sum(text != f"{number}\n" for number, text in enumerate(told))
+    return [
+        at_most("another replica serves all kernels, from the kill of the one before", took, "s", 10),
+        at_most("kernels lost", lost, "", 0),
+    ]
+
+
+def reconcile(kernels: int, nodes: int) -> list[Row]:
+    """Find the kernels of an earlier gateway by their pods, in a process of its own."""
+    words = [sys.executable, "-m", "cluster.reconcile", str(kernels), str(nodes)]
+    done = subprocess.run(words, cwd=Path(__file__).resolve().parent, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{done.stdout}\n{done.stderr[-3000:]}")
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    if told["found"] != kernels:
+        raise SystemExit(f"{told['found']} of {kernels} kernels were found")
+    return [
+        Row("kernels found by their pods", told["found"], ""),
+        at_most("all of them found", told["seconds"], "s", 10),
+        at_most("memory of that process, at most", told["bytes"] / (1 << 20), "MiB", 500),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=10, help="starts of a kernel and of a bare pod")
+    parser.add_argument("--kernels", type=int, default=5000, help="kernels to be found")
+    parser.add_argument("--nodes", type=int, default=500, help="nodes that they are on")
+    parser.add_argument("--agents", type=int, default=200, help="agents that connect at once")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long API calls are counted")
+    asked = read_arguments(parser, {"rounds": 1, "kernels": 50, "nodes": 5, "agents": 5, "seconds": 2.0})
+    rows = reconcile(asked.kernels, asked.nodes)
+    with a_ring() as ring:
+        rows += starts(ring, asked.rounds)
+        rows.append(api_calls(ring, 4, asked.seconds))
+        agents = connect_all(ring, asked.agents)
+        rows.append(at_most(f"{asked.agents} agents connect at once, until the last has", agents, "s", 5))
+        rows += failover(ring, 4)
+    raise SystemExit(0 if publish(asked, "pods", "doubles of a cluster, software GPU", rows) else 1)
+
+
+if __name__ == "__main__":
+    main()
