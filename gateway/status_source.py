@@ -77,8 +77,9 @@ class SnapshotSource:
         if status is None:
             return ()  # this node's own name is not known
         there = {status.node, *(node.name for node in self._services.nodes.views())}
+        there |= {device.uuid for node in self._services.admission.ledger.nodes for device in node.devices}
         return tuple(
-            f"The node {name} is cordoned, and no node of this name is known. If it is gone, or has another name "
+            f"{name} is cordoned, and no node or GPU of this name is known. If it is gone, or has another name "
             f"now, run: aliquot uncordon {name}"
             for name in sorted(self._services.cordons.all.keys() - there)
         )

@@ -8,7 +8,7 @@ from tornado.web import HTTPError, authenticated
 from jupyter_aliquot.gateway.base.http_errors import http_error
 from jupyter_aliquot.gateway.nodes.cordons import Cordons
 from jupyter_aliquot.gateway.reports.status import Nodes, NodeSchedule
-from jupyter_aliquot.gateway.status.node_schedule import cordon_report, known_nodes, node_schedule
+from jupyter_aliquot.gateway.status.node_schedule import cordon_report, device_schedule, known_nodes, node_schedule
 from jupyter_aliquot.gateway.status.nodes import nodes_report
 from jupyter_aliquot.provisioner.errors import AliquotError
 
@@ -36,12 +36,20 @@ class _OneNodeHandler(AliquotHandler):
     """The part that handlers of one node share. For administrators."""
 
     def schedule(self, name: str) -> NodeSchedule:
-        """Return the node's report. Raises HTTPError: 403, and 404 for a node that is not known."""
+        """Return the report of a node, or of a device by its UUID.
+
+        Raises HTTPError: 403, and 404 for one that is not known.
+        """
         if not self.requester.is_admin:
             raise HTTPError(403, "Nodes are cordoned and drained by administrators")
         snapshot = self.sources.snapshot(self.requester)
         local = snapshot.ledger.node.name or ("" if snapshot.node.status is None else snapshot.node.status.node)
         names = known_nodes(local, (node.name for node in snapshot.nodes), snapshot.cordons)
+        holder = next((one for one in snapshot.ledger.nodes if any(d.uuid == name for d in one.devices)), None)
+        if holder is not None:
+            statuses = (snapshot.node.status, *(node.status for node in snapshot.nodes))
+            status = next((one for one in statuses if one is not None and one.node == holder.name), None)
+            return device_schedule(name, snapshot.cordons.get(name), status, snapshot.ledger)
         if name not in names:
             raise HTTPError(404, f"Requested the node {name}, but the nodes are {', '.join(names) or 'not known yet'}")
         if name == local:

@@ -38,7 +38,10 @@ _NO_DEVICES = Refusal(DEVICE_LOST, "Requested a part of a device of a node that 
 
 @dataclass(frozen=True)
 class CapacityDevice:
-    """The facts of a device that do not change while a plan is made. ``node`` is empty on the gateway's own."""
+    """The facts of a device that do not change while a plan is made. ``node`` is empty on the gateway's own.
+
+    ``is_shut``: it is cordoned, and takes no new kernel.
+    """
 
     uuid: str
     index: int
@@ -46,6 +49,7 @@ class CapacityDevice:
     is_lost: bool = False
     context_bytes: int = 0
     node: str = ""
+    is_shut: bool = False
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,9 @@ class Capacity:
         for place_of_node, (name, room) in enumerate(self.nodes.items()):
             states = self._states_of(name, request.workload_class)
             if room.is_shut or room.is_away:
-                states = [replace(one, free_hundredths=0, free_bytes=0) for one in states]
+                states = [_full(one) for one in states]
+            elif self.shut:
+                states = [_full(one) if one.uuid in self.shut else one for one in states]
             placed = place(states, *size, is_burstable=is_burstable, host=self._host(name))
             if isinstance(placed, Refusal):
                 refusals.append(placed)
@@ -213,11 +219,20 @@ class Capacity:
     def emptied(self) -> Capacity:
         """Return the capacity of the empty nodes, without a limit of host memory. All of them are there."""
         rooms = {name: NodeRoom(replace(one.rule, host_bytes=None)) for name, one in self.nodes.items()}
-        return Capacity(self.devices, rooms, is_complete=self.is_complete)
+        return Capacity(self.open().devices, rooms, is_complete=self.is_complete)
+
+    def open(self) -> Capacity:
+        """Return the capacity as if no device were cordoned."""
+        return replace(self, devices=tuple(replace(one, is_shut=False) for one in self.devices)) if self.shut else self
 
     def found(self) -> Capacity:
         """Return the capacity as if no device were lost."""
         return replace(self, devices=tuple(replace(device, is_lost=False) for device in self.devices))
+
+    @cached_property
+    def shut(self) -> frozenset[str]:
+        """The devices that take no new kernel."""
+        return frozenset(one.uuid for one in self.devices if one.is_shut)
 
     @cached_property
     def _by_uuid(self) -> Mapping[str, CapacityDevice]:
@@ -246,7 +261,7 @@ class Capacity:
             context_bytes=device.context_bytes,
         )
         is_closed = device.uuid in self.closed or room.is_away
-        return replace(state, free_hundredths=0, free_bytes=0) if is_closed else state
+        return _full(state) if is_closed else state
 
     def _rule(self, room: NodeRoom, uuid: str) -> Oversubscription:
         most = min((self.overcommit, *self.lowered.get(uuid, ())))
@@ -278,3 +293,7 @@ class Capacity:
                 ratios.remove(held.overcommit)
             lowered[part.uuid] = tuple(ratios)
         return replace(self, reserved=reserved, lowered=lowered)
+
+
+def _full(state: DeviceState) -> DeviceState:
+    return replace(state, free_hundredths=0, free_bytes=0)

@@ -239,9 +239,9 @@ class LedgerSnapshot:
     ``quotas`` are the teams' quotas in force; None without a quota file. ``ending`` are grants that
     were released, until no process of their kernel keeps memory: they count for limits alone.
     ``node`` is the gateway's own, ``others`` are those whose agents dial in and that its runtime
-    serves; ``cordons`` are theirs. ``busy`` ones have not answered yet to what they were asked, so that
-    they come last. ``is_complete`` is False while one of them is not known yet. ``leaving_devices`` go
-    soon: their kernels leave them, and none starts there.
+    serves; ``cordons`` are theirs, and those of devices by UUID. ``busy`` nodes have not answered yet to
+    what they were asked, so that they come last. ``is_complete`` is False while one node is not known yet.
+    ``leaving_devices`` go soon: their kernels leave them, and none starts there.
     """
 
     version: int = 0
@@ -304,7 +304,7 @@ class LedgerSnapshot:
     def _capacity(self) -> Capacity:
         named = [("" if node is self.node else node.name, node) for node in self.nodes]
         devices = tuple(
-            CapacityDevice(d.uuid, d.index, int(d.memory), d.is_lost, int(d.context), name)
+            CapacityDevice(d.uuid, d.index, int(d.memory), d.is_lost, int(d.context), name, d.uuid in self.cordons)
             for name, node in named
             for d in node.devices
         )
@@ -508,7 +508,10 @@ class Ledger:
 
     def _made(self, node: Node, holdings: Mapping[str, Holding], ending: Mapping[str, Holding]) -> LedgerSnapshot:
         others = self._others
-        cordons = {one.name: cordon for one in others.nodes if (cordon := self._cordon_of(one.name)) is not None}
+        devices = [device.uuid for one in (node, *others.nodes) for device in one.devices]
+        names = (*(one.name for one in others.nodes), *devices)
+        cordons = {name: cordon for name in names if (cordon := self._cordon_of(name)) is not None}
+        drained = {uuid for uuid in devices if uuid in cordons and cordons[uuid].is_draining}
         return LedgerSnapshot(
             version=self._current.version + 1,
             node=node,
@@ -516,7 +519,7 @@ class Ledger:
             quotas=self._quotas(),
             ending=ending,
             cordon=self._cordon_of(node.name),
-            leaving_devices=self._leaving_devices(),
+            leaving_devices=self._leaving_devices() | drained,
             others=others.nodes,
             cordons=MappingProxyType(cordons),
             busy=others.busy,

@@ -176,6 +176,9 @@ def lacking(capacity: Capacity, request: Request, held: Held | None = None) -> W
     """
     capacity = replace(capacity, closed=frozenset())
     refusal = capacity.place(request, held)
+    is_refused = held is None and not isinstance(refusal, tuple)
+    if is_refused and capacity.shut and isinstance(capacity.open().place(request), tuple):
+        return cordoned(request, "the GPUs that have room are cordoned")
     if isinstance(refusal, tuple):
         code = WaitCode.AHEAD
     elif refusal.host is not None:
@@ -197,7 +200,7 @@ def lacking(capacity: Capacity, request: Request, held: Held | None = None) -> W
     states = [
         state
         for state in capacity.states(request.workload_class)
-        if not state.lost and (own is None or state.uuid in own)
+        if not state.lost and (state.uuid not in capacity.shut if own is None else state.uuid in own)
     ]
     return _with_free(reason, states, is_several=held is None and request.gpus.hundredths > WHOLE)
 

@@ -44,6 +44,19 @@ def node_schedule(
     }
 
 
+def device_schedule(
+    uuid: str, cordon: Cordon | None, status: NodeStatus | None, ledger: LedgerSnapshot
+) -> reports.NodeSchedule:
+    """Return the report of one device: its cordon, and the kernels that have a part of it."""
+    held = {one for one, holding in ledger.holdings.items() if any(q.uuid == uuid for q in holding.grant.quotas)}
+    listed = () if status is None else status.kernels
+    told = {one.kernel_id for one in listed if any(device.uuid == uuid for device in one.devices)}
+    node = next((one.name for one in ledger.others if any(d.uuid == uuid for d in one.devices)), ledger.node.name)
+    found = node_schedule(node, cordon, status, ledger)
+    found["name"], found["kernels"] = uuid, [one for one in found["kernels"] if one["kernel_id"] in held | told]
+    return found
+
+
 # First those that an administrator has to look at.
 _ORDER: Mapping[str, int] = {"stays": 0, "leaving": 1, "runs": 2, "evicted": 3}
 
@@ -73,7 +86,8 @@ def _state(ledger: LedgerSnapshot, holding: Holding) -> tuple[str, str]:
         return "stays", holding.stays_because or _NO_COPY
     node = ledger.node_of(holding.grant)
     cordon = ledger.cordon_of(node)
-    if cordon is not None and cordon.is_draining and not node.can_evict:
+    is_going = not ledger.leaving_devices.isdisjoint(quota.uuid for quota in holding.grant.quotas)
+    if (is_going or (cordon is not None and cordon.is_draining)) and not node.can_evict:
         return "stays", _NO_EVICTION
     return "runs", ""
 

@@ -17,7 +17,7 @@ def node_table(report: Mapping[str, Any]) -> RenderableType:
     """Draw a node's cordon, and the kernels that are there: first those that stay."""
     name = str(report["name"])
     lines = [Text(line) for line in cordon_lines(name, report["cordon"])] or [
-        Text(printable(f"node {name} is not cordoned: kernels start there"))
+        Text(printable(f"{_named(name)} is not cordoned: kernels start there"))
     ]
     if not report["kernels"]:
         return Group(*lines, Text("No kernel is there."))
@@ -39,4 +39,9 @@ def cordon_lines(name: str, cordon: Mapping[str, Any] | None) -> list[str]:
     what = "drained: its kernels are swapped out, and none starts there" if cordon["draining"] else "cordoned: nothing"
     what = what if cordon["draining"] else f"{what} new starts there"
     why = f" ({cordon['reason']})" if cordon["reason"] else ""
-    return [printable(f"node {name} is {what}, since {cordon['since']}{why}")]
+    return [printable(f"{_named(name)} is {what}, since {cordon['since']}{why}")]
+
+
+def _named(name: str) -> str:
+    """Return a node's name with its kind; the UUID of a GPU says what it is."""
+    return name if name.startswith(("GPU-", "MIG-")) else f"node {name}"

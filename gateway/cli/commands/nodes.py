@@ -74,13 +74,15 @@ class CordonCommand(NodeCommand):
     verb = "cordon"
     aliases = {**_RUNTIME, **_REASON}
     description = (
-        """Let nothing new start on a node. Kernels that run there go on; requests wait, and their users read why. The
-    cordon outlives the gateway. It ends a drain: kernels that were swapped out return. For administrators.
+        """Let nothing new start on a node, or on one GPU that its UUID names. Kernels that run there go on; requests
+    wait, and their users read why. The cordon outlives the gateway. It ends a drain: kernels that were swapped out
+    return. For administrators.
     """
         + WHICH_GATEWAY
     )
     examples = """
     aliquot cordon gpu-1 --reason "new driver on Friday"
+    aliquot cordon GPU-1b2c3d4e-0000-0000-0000-000000000000 --reason "ECC errors"
     """
 
 

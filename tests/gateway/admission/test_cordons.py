@@ -13,7 +13,7 @@ from jupyter_aliquot.gateway.scheduling.admission import Admission, KernelRef
 from jupyter_aliquot.gateway.scheduling.cordons import DRAIN, Cordon
 from jupyter_aliquot.gateway.scheduling.dry_run import Candidate, Outcome, QueueState, dry_run
 from jupyter_aliquot.gateway.scheduling.wait_reason import WaitCode
-from jupyter_aliquot.gateway.status.node_schedule import node_schedule
+from jupyter_aliquot.gateway.status.node_schedule import device_schedule, node_schedule
 from jupyter_aliquot.provisioner.errors import NeverFitsError, QueueTimeoutError
 from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request, WorkloadClass
 
@@ -219,3 +219,73 @@ def test_kernels_leave_a_device_that_goes_and_none_starts_there(play: Any, settl
         assert agent.evicted == {on_first.grant.kernel_id}, "it stays out"
 
     play(scene, devices=2, leaving_devices=lambda: frozenset(going))
+
+
+# ---- one device
+
+
+@pytest.fixture
+def device_scenes(play: Any) -> Callable[..., None]:
+    """Play a scene with a node of two devices, whose cordons it sets in a mapping."""
+
+    def run(scene: Any) -> None:
+        cordons: dict[str, Cordon] = {}
+
+        async def with_cordons(admission: Admission, agent: Any, clock: Any) -> None:
+            agent.evicted = set()
+
+            async def cordon(uuid: str, one: Cordon | None) -> None:
+                cordons.update({uuid: one} if one else {})
+                if one is None:
+                    del cordons[uuid]
+                admission.plan_again()
+                await clock.advance(0)
+
+            await scene(admission, agent, clock, cordon)
+
+        play(with_cordons, devices=2, cordon_of=cordons.get)
+
+    return run
+
+
+def devices_of(grant: Grant) -> list[str]:
+    return [quota.uuid for quota in grant.quotas]
+
+
+def test_nothing_starts_on_a_cordoned_device_and_what_runs_there_goes_on(device_scenes: Any, settle: Any) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any, cordon: Any) -> None:
+        runs = await (await starts(admission, "runs", 0.25))
+        (uuid,) = devices_of(runs)
+        await cordon(uuid, CORDON)
+        beside = await (await starts(admission, "beside", 0.5))
+        assert devices_of(beside) != [uuid], "best fit would have put it there"
+        waiting = await starts(admission, "waits", 0.75)
+        await settle()
+        assert code(admission, "waits") == (
+            WaitCode.CORDONED,
+            "Needs 0.75 GPU; the GPUs that have room are cordoned",
+        )
+        assert not agent.told_to_leave
+        assert isinstance(await admission.resize("runs", a_request(0.25)), Grant)
+        with pytest.raises(NeverFitsError):
+            await starts(admission, "large", 3)
+        both = await starts(admission, "both", 2)
+        await settle()
+        assert not both.done(), "it waits: the cordon may end"
+        admission.withdraw("both")
+        await cordon(uuid, None)
+        assert devices_of(waiting.result()) == [uuid]
+
+    device_scenes(scene)
+
+
+def test_the_kernels_of_a_drained_device_are_swapped_out_and_no_others(device_scenes: Any) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any, cordon: Any) -> None:
+        (uuid,) = devices_of(await (await starts(admission, "there", 1)))
+        await (await starts(admission, "elsewhere", 1))
+        await cordon(uuid, DRAINING)
+        assert agent.told_to_leave == {"there"}
+        report = device_schedule(uuid, DRAINING, None, admission.ledger)
+        assert (report["name"], [one["kernel_id"] for one in report["kernels"]]) == (uuid, ["there"])
+
+    device_scenes(scene)

@@ -20,7 +20,7 @@ from jupyter_aliquot.gateway.nodes.cordons import LONGEST_REASON, Cordons
 from jupyter_aliquot.provisioner.errors import StateError
 
 from .conftest import TOKENS, Ask, write_light_spec
-from .fake_agent import FakeAgent, kernel
+from .fake_agent import UUID, FakeAgent, kernel
 from .test_contract import check, until
 
 LOG = logging.getLogger(__name__)
@@ -56,6 +56,21 @@ async def asked(ask: Ask, who: str, path: str, **params: str) -> Any:
 async def post(ask: Ask, verb: str, **body: Any) -> Any:
     template = f"/aliquot/api/v1/nodes/{{name}}/{verb}"
     return check(await ask("ada", "POST", f"{PATH}/{verb}", body=body), template, "post")
+
+
+async def test_one_gpu_is_cordoned_by_its_uuid(ask: Ask, an_agent: FakeAgent) -> None:
+    an_agent.gives_room = True
+    await an_agent.start()
+    await known(ask)
+    template, path = "/aliquot/api/v1/nodes/{name}", f"/aliquot/api/v1/nodes/{UUID}"
+    told = check(await ask("ada", "POST", f"{path}/cordon", body={"reason": "ECC"}), f"{template}/cordon", "post")
+    assert (told["name"], told["cordon"]["reason"], told["cordoned_by"]) == (UUID, "ECC", "ada")
+    task = asyncio.ensure_future(ask("alice", "POST", "api/kernels", body={"name": "light.gpu-0.25"}))
+    queue = await until(lambda: asked(ask, "alice", "queue"), lambda queue: queue["length"] == 1)
+    assert queue["requests"][0]["wait_reason"]["code"] == "cordoned"
+    check(await ask("ada", "POST", f"{path}/uncordon", body={}), f"{template}/uncordon", "post")
+    assert (await task).status == 201
+    assert (await ask("ada", "POST", "/aliquot/api/v1/nodes/GPU-none/cordon", body={})).status == 404
 
 
 async def test_a_cordoned_node_is_told_to_all_and_starts_nothing(ask: Ask, an_agent: FakeAgent) -> None:
@@ -192,7 +207,7 @@ async def test_administrators_read_in_the_status_which_cordons_are_of_no_known_n
     assert (await asked(ask, "ada", "status"))["node"]["message"] is None, "this node is there"
     await extension.settings[SETTING].cordons.cordon("former-name", "ada")
     message = (await asked(ask, "ada", "status"))["node"]["message"]
-    assert "The node former-name is cordoned, and no node of this name is known" in message
+    assert "former-name is cordoned, and no node or GPU of this name is known" in message
     assert "aliquot uncordon former-name" in message
     assert (await asked(ask, "alice", "status"))["node"]["message"] is None
     await extension.settings[SETTING].cordons.uncordon("former-name", "ada")
