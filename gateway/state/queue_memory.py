@@ -21,6 +21,8 @@ from .kept_file import KeptFile
 
 # Kernels that are remembered; older ones are forgotten.
 MOST_ENDED = 1000
+# A kernel that had its GPU for less did not start: it tells nothing of those that run.
+LEAST_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,8 @@ class QueueMemory:
         gone = [held for one, held in before.holdings.items() if one not in ledger.holdings]
         if gone:
             now, services = self._clock.now(), attained(before.holdings.values(), self._clock.now())
-            self._ended += [Ended(max(0.0, now - one.granted_at), services[one.grant.owner]) for one in gone]
+            ran = [one for one in gone if now - one.granted_at >= LEAST_SECONDS]
+            self._ended += [Ended(now - one.granted_at, services[one.grant.owner]) for one in ran]
             self._services = _index(self._ended)
         return bool(gone)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from dataclasses import replace
 from pathlib import Path
@@ -128,3 +129,23 @@ def test_a_restarted_gateway_knows_what_teams_borrowed(tmp_path: Path) -> None:
         await after.flush()
 
     asyncio.run(run())
+
+
+def test_a_restarted_gateway_knows_for_how_long_kernels_had_their_gpu(tmp_path: Path) -> None:
+    path = tmp_path / "memory.json"
+    first, failed = holding("first", granted_at=40.0), holding("failed", granted_at=98.0)
+    runs = holding("runs", granted_at=70.0)
+
+    async def run() -> None:
+        before = QueueMemory(path, Clock(), LOG)
+        before.note(LedgerSnapshot(holdings={"first": first, "failed": failed, "runs": runs}))
+        before.note(LedgerSnapshot(holdings={"runs": runs}))
+        await before.flush()
+
+    asyncio.run(run())
+    after = QueueMemory(path, Clock(), LOG)
+    assert after.tenures() == [60.0], "one that had it for two seconds did not start"
+    assert after.now().services is not None
+    assert json.loads(path.read_text())["ended"] == [[60.0, 92.0]], "its owner's kernels had 60, 2 and 30 GPU-seconds"
+    path.write_text(path.read_text().replace("60.0", "NaN"))
+    assert QueueMemory(path, Clock(), LOG).tenures() == []

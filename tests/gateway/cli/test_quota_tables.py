@@ -1,0 +1,43 @@
+"""The table of `aliquot queue`: when requests start."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from jupyter_aliquot.gateway.terminal.quota_table import queue_table
+
+NOW = datetime(2026, 11, 29, 12, 0, tzinfo=timezone.utc)
+PREDICTED = {"earliest": "2026-11-29T12:03:30.000Z", "latest": "2026-11-29T12:07:30.000Z"}
+
+
+@pytest.mark.parametrize(
+    ("expected", "predicted", "want"),
+    [
+        (None, PREDICTED, "in 3–8 min"),
+        ("2026-11-29T13:00:00.000Z", PREDICTED, "2026-11-29T13:00:00.000Z"),
+        (None, {"earliest": "2026-11-29T11:00:00.000Z", "latest": "2026-11-29T11:30:00.000Z"}, "in 0–1 min"),
+    ],
+)
+def test_an_announced_start_is_shown_and_else_the_predicted_one(expected: Any, predicted: Any, want: str) -> None:
+    request = {
+        "position": 1,
+        "kernel_id": "0123456789",
+        "owner": "ada",
+        "label": "a.ipynb",
+        "team": None,
+        "kind": "start",
+        "gpus": 0.5,
+        "priority": "normal",
+        "since": "2026-11-29T11:59:00.000Z",
+        "reason": "none is free",
+        "expected_start": expected,
+        "predicted_start": predicted,
+    }
+    console = Console(width=200, force_terminal=False)
+    with console.capture() as captured:
+        console.print(queue_table({"length": 1, "requests": [request]}, NOW))
+    assert want in captured.get()
