@@ -31,7 +31,7 @@ int place_reach(uint64_t address, uint64_t bytes, unsigned device, enum rights r
     }
     *view = (void *)address;
     struct managed_cost cost = {0}; /* the copy itself is what takes time */
-    managed_use(address, bytes, device, &cost);
+    managed_use(address, bytes, device, rights == RIGHTS_WRITE, &cost);
     return 0;
 }
 

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define MACHINE_MAGIC 0x31465541514c4141ull
-#define MACHINE_VERSION 8u
+#define MACHINE_VERSION 9u
 #define MACHINE_DEVICES 8
 #define MACHINE_SLOTS 256
 #define MACHINE_BINS 64
@@ -94,6 +94,10 @@ struct limit { /* written under the lock */
 struct slot_device {
     _Atomic uint64_t bytes;
     _Atomic uint64_t busy_nanoseconds;
+    /* of managed memory: part of `bytes`; the room that other processes took of it, which its own
+     * process has not noticed; when its longest unused block was used. Written under the lock, the
+     * last by its process alone */
+    _Atomic uint64_t managed_bytes, managed_owed, managed_oldest;
     uint64_t saved_bytes; /* in the process's own memory while it is checkpointed; under the lock */
     _Atomic uint32_t contexts;
     uint32_t saved_contexts;

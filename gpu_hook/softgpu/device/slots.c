@@ -164,9 +164,10 @@ static int fits(const struct attachment *attachment, unsigned device, uint64_t b
            cgroups_allow(machine, &machine->slots[attachment->slot], device, bytes);
 }
 
-int slots_charge(struct attachment *attachment, unsigned device, uint64_t bytes)
+static int charge(struct attachment *attachment, unsigned device, uint64_t bytes, int is_managed)
 {
     struct machine *machine = attachment->machine;
+    struct slot_device *own = &machine->slots[attachment->slot].devices[device];
     int failed = machine_lock(machine);
     if (failed)
         return failed;
@@ -179,20 +180,100 @@ int slots_charge(struct attachment *attachment, unsigned device, uint64_t bytes)
         machine_unlock(machine);
         return ENOMEM;
     }
-    atomic_fetch_add_explicit(&machine->slots[attachment->slot].devices[device].bytes, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&own->bytes, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&own->managed_bytes, is_managed ? bytes : 0, memory_order_relaxed);
     machine->devices[device].used_bytes += bytes;
     machine_unlock(machine);
     return 0;
 }
 
-void slots_refund(struct attachment *attachment, unsigned device, uint64_t bytes)
+int slots_charge(struct attachment *attachment, unsigned device, uint64_t bytes)
+{
+    return charge(attachment, device, bytes, 0);
+}
+
+int slots_charge_managed(struct attachment *attachment, unsigned device, uint64_t bytes)
+{
+    return charge(attachment, device, bytes, 1);
+}
+
+static void refund(struct attachment *attachment, unsigned device, uint64_t bytes, int is_managed)
 {
     struct machine *machine = attachment->machine;
+    struct slot_device *own = &machine->slots[attachment->slot].devices[device];
     int failed = machine_lock(machine);
-    atomic_fetch_sub_explicit(&machine->slots[attachment->slot].devices[device].bytes, bytes, memory_order_relaxed);
+    if (is_managed) {
+        /* others have that room already */
+        uint64_t owed = atomic_load_explicit(&own->managed_owed, memory_order_relaxed);
+        owed = owed < bytes ? owed : bytes;
+        atomic_fetch_sub_explicit(&own->managed_owed, owed, memory_order_relaxed);
+        bytes -= owed;
+        atomic_fetch_sub_explicit(&own->managed_bytes, bytes, memory_order_relaxed);
+    }
+    atomic_fetch_sub_explicit(&own->bytes, bytes, memory_order_relaxed);
     /* the slot holds the truth; the total follows when the lock's holder goes on or dies */
     if (failed)
         return;
     machine->devices[device].used_bytes -= bytes;
     machine_unlock(machine);
+}
+
+void slots_refund(struct attachment *attachment, unsigned device, uint64_t bytes)
+{
+    refund(attachment, device, bytes, 0);
+}
+
+void slots_refund_managed(struct attachment *attachment, unsigned device, uint64_t bytes)
+{
+    refund(attachment, device, bytes, 1);
+}
+
+/* Under the machine's lock: the other process whose managed memory on the device was longest
+ * unused, before a time; NULL: none. */
+static struct slot_device *find_oldest(const struct attachment *attachment, unsigned device, uint64_t before)
+{
+    struct slot_device *oldest = NULL;
+    for (int i = 0; i < MACHINE_SLOTS; i++) {
+        struct slot *slot = &attachment->machine->slots[i];
+        struct slot_device *here = &slot->devices[device];
+        uint64_t used = atomic_load_explicit(&here->managed_oldest, memory_order_relaxed);
+        if (i == attachment->slot || !atomic_load_explicit(&slot->pid, memory_order_relaxed) ||
+            !atomic_load_explicit(&here->managed_bytes, memory_order_relaxed) || used >= before)
+            continue;
+        oldest = here;
+        before = used;
+    }
+    return oldest;
+}
+
+uint64_t slots_take_managed(struct attachment *attachment, unsigned device, uint64_t bytes, uint64_t before)
+{
+    struct machine *machine = attachment->machine;
+    if (machine_lock(machine))
+        return 0;
+    uint64_t room = machine->memory_bytes - machine->devices[device].used_bytes;
+    uint64_t lacking = bytes > room ? bytes - room : 0;
+    struct slot_device *from = lacking ? find_oldest(attachment, device, before) : NULL;
+    uint64_t taken = from ? atomic_load_explicit(&from->managed_bytes, memory_order_relaxed) : 0;
+    taken = taken < lacking ? taken : lacking;
+    if (taken) {
+        atomic_fetch_sub_explicit(&from->managed_bytes, taken, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&from->bytes, taken, memory_order_relaxed);
+        atomic_fetch_add_explicit(&from->managed_owed, taken, memory_order_relaxed);
+        machine->devices[device].used_bytes -= taken;
+    }
+    machine_unlock(machine);
+    return taken;
+}
+
+uint64_t slots_owed(const struct attachment *attachment, unsigned device)
+{
+    const struct slot *own = &attachment->machine->slots[attachment->slot];
+    return atomic_load_explicit(&own->devices[device].managed_owed, memory_order_relaxed);
+}
+
+void slots_tell_oldest(struct attachment *attachment, unsigned device, uint64_t used)
+{
+    struct slot *own = &attachment->machine->slots[attachment->slot];
+    atomic_store_explicit(&own->devices[device].managed_oldest, used, memory_order_relaxed);
 }

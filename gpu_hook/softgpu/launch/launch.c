@@ -33,7 +33,8 @@ static CUresult run_launch(struct work_item *work, uint64_t *clock)
 {
     const struct launch *launch = (const struct launch *)work->payload;
     unsigned device = work->stream->context->physical;
-    *clock = managed_use_arguments(launch->arguments, launch->argument_bytes, device, *clock);
+    uint32_t written = launch->builtin ? launch->builtin->written : BUILTIN_WRITES_NOTHING;
+    *clock = managed_use_arguments(launch->arguments, launch->argument_bytes, device, written, *clock);
     accesses_begin();
     int failed = launch->builtin && launch->builtin->run(launch->arguments, device) != 0;
     accesses_end();

@@ -13,15 +13,6 @@
 #include "device/ranges.h"
 #include "device/slots.h"
 
-#define SMALL_CHARGE 65536ull /* the unit of a block at the end of an allocation */
-
-struct block {
-    struct managed *owner;
-    struct block *earlier, *later; /* of the same device, by their last use */
-    int device;                    /* index in the machine, or MANAGED_HOST */
-    struct managed_advice advice;
-};
-
 struct managed {
     struct managed_range range;
     uint64_t mapped_bytes;
@@ -32,9 +23,6 @@ struct managed {
 static struct {
     pthread_mutex_t mutex; /* guards all below */
     struct ranges map;     /* owners are struct managed */
-    struct resident {
-        struct block *oldest, *newest;
-    } resident[MACHINE_DEVICES];
     uint64_t next_id;
     _Atomic uint64_t count; /* allocations: without any, nothing is looked up */
     uint64_t fault_nanoseconds; /* written once */
@@ -53,75 +41,6 @@ static struct managed *look_up(uint64_t address)
     return found && address - found->range.start < found->range.bytes ? found : NULL;
 }
 
-static uint64_t charge_of(const struct block *block)
-{
-    uint64_t index = (uint64_t)(block - block->owner->blocks);
-    uint64_t left = block->owner->range.bytes - index * MANAGED_BLOCK;
-    return left >= MANAGED_BLOCK ? MANAGED_BLOCK : (left + SMALL_CHARGE - 1) & ~(SMALL_CHARGE - 1);
-}
-
-/* Under the mutex. */
-static void unlink_block(struct block *block)
-{
-    struct resident *list = &managed.resident[block->device];
-    *(block->earlier ? &block->earlier->later : &list->oldest) = block->later;
-    *(block->later ? &block->later->earlier : &list->newest) = block->earlier;
-}
-
-/* Under the mutex. */
-static void link_newest(struct block *block, int device)
-{
-    struct resident *list = &managed.resident[device];
-    block->device = device;
-    block->earlier = list->newest;
-    block->later = NULL;
-    *(list->newest ? &list->newest->later : &list->oldest) = block;
-    list->newest = block;
-}
-
-/* Under the mutex; the block is on a device. */
-static void move_to_host(struct block *block)
-{
-    unlink_block(block);
-    slots_refund(&driver.attachment, (unsigned)block->device, charge_of(block));
-    block->device = MANAGED_HOST;
-}
-
-/* Under the mutex: 1 when the block is on the device afterwards. Makes room by what was not used
- * since `first`, so that a range larger than the device does not drive its own beginning out. */
-static int bring(struct block *block, unsigned device, const struct block *first, struct managed_cost *cost)
-{
-    if (block->device == (int)device) {
-        unlink_block(block);
-        link_newest(block, (int)device);
-        return 1;
-    }
-    while (slots_charge(&driver.attachment, device, charge_of(block)) != 0) {
-        struct block *oldest = managed.resident[device].oldest;
-        if (oldest == NULL || oldest == first)
-            return 0;
-        cost->left += charge_of(oldest);
-        move_to_host(oldest);
-    }
-    if (block->device != MANAGED_HOST)
-        move_to_host(block);
-    link_newest(block, (int)device);
-    cost->arrived += charge_of(block);
-    return 1;
-}
-
-/* Under the mutex: 1 when the block fits on the device without driving others out, and is there. */
-static int bring_into_room(struct block *block, unsigned device, struct managed_cost *cost)
-{
-    if (slots_charge(&driver.attachment, device, charge_of(block)) != 0)
-        return 0;
-    if (block->device != MANAGED_HOST)
-        move_to_host(block);
-    link_newest(block, (int)device);
-    cost->arrived += charge_of(block);
-    return 1;
-}
-
 /* Under the mutex: the visible number's bit of a device of the machine. */
 static uint32_t access_bit(unsigned device)
 {
@@ -131,21 +50,41 @@ static uint32_t access_bit(unsigned device)
     return 0;
 }
 
+/* Under the mutex: 1 when a device uses the block where it prefers to be, which is elsewhere. */
+static int use_from_afar(struct block *block, unsigned device, struct managed_cost *cost)
+{
+    int type = (int)block->advice.preferred.type;
+    if (type == 0)
+        return block->mapped >> device & 1;
+    if (type >= CU_MEM_LOCATION_TYPE_HOST)
+        return 1;
+    unsigned preferred = driver.physical[block->advice.preferred.id];
+    return preferred != device && block_bring(block, preferred, NULL, cost);
+}
+
 /* Under the mutex: a device uses the block. Advice maps it beforehand, so that no fault is taken;
  * then it comes only where there is room. */
-static void use(struct block *block, unsigned device, const struct block **first, struct managed_cost *cost)
+static void use(struct block *block, unsigned device, int is_write, const struct block **first,
+                struct managed_cost *cost)
 {
-    int is_here = block->device == (int)device;
-    int is_mapped = (block->advice.accessed_by & access_bit(device)) != 0;
-    int stays_home = block->advice.preferred.type >= CU_MEM_LOCATION_TYPE_HOST;
+    int is_here = block_is_on(block, device);
+    int is_mapped = (block->advice.accessed_by & access_bit(device)) != 0 || (block->mapped >> device & 1);
+    int is_copied = block->advice.is_read_mostly && !is_write;
     cost->faults += !is_here && !is_mapped;
-    int has_come = stays_home                ? is_here
-                   : is_mapped && !is_here   ? bring_into_room(block, device, cost)
-                                             : bring(block, device, *first, cost);
+    int has_come = is_here;
+    if (is_here || is_copied)
+        has_come = block_bring(block, device, *first, cost);
+    else if (use_from_afar(block, device, cost))
+        block->mapped |= 1u << device;
+    else
+        has_come = is_mapped ? block_bring_into_room(block, device, cost) : block_bring(block, device, *first, cost);
     if (has_come && *first == NULL)
         *first = block;
+    if (has_come && !is_copied)
+        block_note_write(block, device);
+    block->is_touched = 1;
     if (!has_come)
-        cost->remote += charge_of(block);
+        cost->remote += block->charge;
 }
 
 /* Under the mutex: the blocks of a range within one allocation. */
@@ -166,6 +105,13 @@ static struct block *find_blocks(uint64_t address, uint64_t bytes, struct block 
     return blocks_of(own, address, bytes, end);
 }
 
+/* Under the mutex. */
+static void settle(void)
+{
+    for (unsigned device = 0; device < driver.attachment.machine->device_count; device++)
+        blocks_settle(device);
+}
+
 uint64_t managed_move(uint64_t address, uint64_t bytes, int device)
 {
     struct managed_cost cost = {0};
@@ -173,28 +119,28 @@ uint64_t managed_move(uint64_t address, uint64_t bytes, int device)
     if (!is_any() || bytes == 0)
         return 0;
     pthread_mutex_lock(&managed.mutex);
+    settle();
     struct block *end, *first = NULL, *block = find_blocks(address, bytes, &end);
     for (; block != end; block++) {
-        if (device == MANAGED_HOST && block->device != MANAGED_HOST) {
-            sent += charge_of(block);
-            move_to_host(block);
-        } else if (device != MANAGED_HOST && bring(block, (unsigned)device, first, &cost) && first == NULL) {
+        if (device == MANAGED_HOST)
+            sent += block_send_home(block);
+        else if (block_bring(block, (unsigned)device, first, &cost) && first == NULL)
             first = block;
-        }
     }
     pthread_mutex_unlock(&managed.mutex);
     return sent + cost.arrived;
 }
 
-void managed_use(uint64_t address, uint64_t bytes, unsigned device, struct managed_cost *cost)
+void managed_use(uint64_t address, uint64_t bytes, unsigned device, int is_write, struct managed_cost *cost)
 {
     if (!is_any() || bytes == 0)
         return;
     pthread_mutex_lock(&managed.mutex);
+    settle();
     const struct block *first = NULL;
     struct block *end, *block = find_blocks(address, bytes, &end);
     for (; block != end; block++)
-        use(block, device, &first, cost);
+        use(block, device, is_write, &first, cost);
     pthread_mutex_unlock(&managed.mutex);
 }
 
@@ -213,7 +159,7 @@ static uint64_t pay(const struct managed_cost *cost, unsigned device, uint64_t c
     return to_device ? engine_copy(&driver.attachment, device, COPY_TO_DEVICE, clock, to_device) : clock;
 }
 
-uint64_t managed_use_arguments(const void *arguments, uint64_t bytes, unsigned device, uint64_t clock)
+uint64_t managed_use_arguments(const void *arguments, uint64_t bytes, unsigned device, uint32_t written, uint64_t clock)
 {
     struct managed_cost cost = {0};
     struct managed_range found;
@@ -223,21 +169,22 @@ uint64_t managed_use_arguments(const void *arguments, uint64_t bytes, unsigned d
     for (uint64_t at = 0; at + sizeof word <= bytes; at += sizeof word) {
         memcpy(&word, (const char *)arguments + at, sizeof word);
         if (managed_find(word, &found) == 0)
-            managed_use(word, found.bytes - (word - found.start), device, &cost);
+            managed_use(word, found.bytes - (word - found.start), device, at == written, &cost);
     }
     return pay(&cost, device, clock);
 }
 
 int managed_charge(unsigned device, uint64_t bytes)
 {
+    struct managed_cost cost = {0};
     int failed = slots_charge(&driver.attachment, device, bytes);
-    if (failed != ENOMEM || !is_any() || bytes > driver.attachment.machine->memory_bytes)
+    if (failed != ENOMEM || bytes > driver.attachment.machine->memory_bytes)
         return failed;
     pthread_mutex_lock(&managed.mutex);
-    while (failed == ENOMEM && managed.resident[device].oldest) {
-        move_to_host(managed.resident[device].oldest);
+    settle();
+    do
         failed = slots_charge(&driver.attachment, device, bytes);
-    }
+    while (failed == ENOMEM && blocks_make_room(device, bytes, NULL, &cost));
     pthread_mutex_unlock(&managed.mutex);
     return failed;
 }
@@ -280,7 +227,7 @@ CUresult managed_allocate(struct context *context, uint64_t bytes, unsigned flag
     own->mapped_bytes = count * MANAGED_BLOCK;
     own->block_count = count;
     for (uint64_t i = 0; i < count; i++)
-        own->blocks[i] = (struct block){.owner = own, .device = MANAGED_HOST};
+        block_init(&own->blocks[i], (uint64_t)memory + i * MANAGED_BLOCK, bytes - i * MANAGED_BLOCK);
     pthread_mutex_lock(&managed.mutex);
     own->range = (struct managed_range){(uint64_t)memory, bytes, ++managed.next_id, context, flags};
     int failed = ranges_insert(&managed.map, own->range.start, own->mapped_bytes, own);
@@ -305,8 +252,7 @@ int managed_free(uint64_t address)
         ranges_remove(&managed.map, address);
         managed.count--;
         for (uint64_t i = 0; i < own->block_count; i++)
-            if (own->blocks[i].device != MANAGED_HOST)
-                move_to_host(&own->blocks[i]);
+            block_send_home(&own->blocks[i]);
     }
     pthread_mutex_unlock(&managed.mutex);
     if (own)

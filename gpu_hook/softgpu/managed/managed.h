@@ -1,27 +1,20 @@
 /* Managed memory: host memory that devices use too. A block of it is charged to a device while it
  * is resident there: after a prefetch, a copy, a fill, or a launch that was given a pointer to it.
- * The software GPU does not see what the host does with it. */
+ * Of what the host does with it the software GPU sees the first touch alone. */
 #ifndef SOFTGPU_MANAGED_H
 #define SOFTGPU_MANAGED_H
 
 #include <stdint.h>
 
 #include "driver/contexts.h"
+#include "managed/blocks.h"
 
-#define MANAGED_BLOCK (2ull << 20)
 #define MANAGED_HOST (-1)
 
 struct managed_range {
     uint64_t start, bytes, id;
     struct context *context;
     unsigned attached; /* CUmemAttach_flags */
-};
-
-/* The program's advice for a block. */
-struct managed_advice {
-    CUmemLocation preferred, prefetched; /* type 0: none */
-    uint32_t accessed_by;                /* bit i: visible device i; bit 31: the host */
-    int is_read_mostly;
 };
 
 CUresult managed_allocate(struct context *context, uint64_t bytes, unsigned flags, uint64_t *address);
@@ -31,26 +24,21 @@ void managed_free_context(struct context *context);
 int managed_find(uint64_t address, struct managed_range *found); /* 0, or -1 */
 int managed_holds(uint64_t address, uint64_t bytes);
 void managed_attach(uint64_t address, unsigned flags);
-/* The cost of a device's use of managed memory, before it can begin. */
-struct managed_cost {
-    uint64_t faults;          /* blocks that were not mapped on the device */
-    uint64_t arrived, left;   /* bytes that came to the device, and that went home for them */
-    uint64_t remote;          /* bytes that are used where they are, over the link */
-};
-
 /* Makes a range resident on a device (by its index in the machine), as far as there is room;
  * MANAGED_HOST moves it to the host. Returns the bytes that moved. Memory that is not managed does
  * not move. */
 uint64_t managed_move(uint64_t address, uint64_t bytes, int device);
-/* The same for a device that uses the range; adds to *cost. A block whose preferred location is the
- * host is used from there, and so is one that the device accesses by advice while it is full. */
-void managed_use(uint64_t address, uint64_t bytes, unsigned device, struct managed_cost *cost);
+/* The same for a device that uses the range; adds to *cost. A block whose preferred location is
+ * elsewhere is used from there, and so is one that the device accesses by advice while it is full. A
+ * read-mostly one is copied, until a device writes it. */
+void managed_use(uint64_t address, uint64_t bytes, unsigned device, int is_write, struct managed_cost *cost);
 /* The same for every managed allocation that a word of these arguments points into, from that
- * address to its end. Returns when the use may begin: after the faults, and the copies. */
-uint64_t managed_use_arguments(const void *arguments, uint64_t bytes, unsigned device, uint64_t clock);
+ * address to its end; the word at `written` points to what is written. Returns when the use may begin: after the faults, and the copies. */
+uint64_t managed_use_arguments(const void *arguments, uint64_t bytes, unsigned device, uint32_t written,
+                               uint64_t clock);
 void managed_set_fault(uint64_t nanoseconds); /* that a fault takes */
-/* Charges as slots_charge does. Where that does not fit, moves blocks of this process to the host,
- * the longest unused first. */
+/* Charges as slots_charge does. Where that does not fit, blocks go to the host, the longest unused of
+ * all processes first. */
 int managed_charge(unsigned device, uint64_t bytes);
 /* Calls `visit` with the advice of each block of a range; -1 when the range is not within one
  * managed allocation. */

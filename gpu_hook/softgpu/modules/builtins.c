@@ -219,13 +219,13 @@ static uint64_t no_time(const void *arguments)
 const struct builtin *builtin_find(const struct entry *entry)
 {
     static const struct builtin builtins[] = {
-        {"aliquot_fill", 3, {8, 4, 8}, check_fill, run_fill, no_time},
-        {"aliquot_copy", 3, {8, 8, 8}, check_copy, run_copy, no_time},
-        {"aliquot_axpy", 4, {8, 8, 4, 8}, check_axpy, run_axpy, no_time},
-        {"aliquot_hash", 3, {8, 8, 8}, check_hash, run_hash, no_time},
-        {"aliquot_spin", 1, {8}, check_nothing, check_nothing, spin_nanoseconds},
-        {"aliquot_work", 2, {8, 8}, check_work, run_work, work_nanoseconds},
-        {"aliquot_chase", 3, {8, 8, 8}, check_chase, run_chase, no_time},
+        {"aliquot_fill", 3, {8, 4, 8}, 0, check_fill, run_fill, no_time},
+        {"aliquot_copy", 3, {8, 8, 8}, 0, check_copy, run_copy, no_time},
+        {"aliquot_axpy", 4, {8, 8, 4, 8}, 0, check_axpy, run_axpy, no_time},
+        {"aliquot_hash", 3, {8, 8, 8}, 16, check_hash, run_hash, no_time},
+        {"aliquot_spin", 1, {8}, BUILTIN_WRITES_NOTHING, check_nothing, check_nothing, spin_nanoseconds},
+        {"aliquot_work", 2, {8, 8}, 8, check_work, run_work, work_nanoseconds},
+        {"aliquot_chase", 3, {8, 8, 8}, 16, check_chase, run_chase, no_time},
     };
     for (unsigned i = 0; i < sizeof builtins / sizeof *builtins; i++) {
         const struct builtin *builtin = &builtins[i];

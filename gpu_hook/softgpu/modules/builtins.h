@@ -7,10 +7,13 @@
 
 #include "modules/images.h"
 
+#define BUILTIN_WRITES_NOTHING UINT32_MAX
+
 struct builtin {
     const char *name;
     uint32_t parameter_count;
     uint8_t parameter_bytes[4]; /* each at its natural alignment */
+    uint32_t written; /* the offset of the pointer to what it writes */
     /* 0, or -1 when an address is not allocated, or the device (by its index in the machine) may
      * not use it so. */
     int (*check)(const void *arguments, unsigned device);
