@@ -348,7 +348,7 @@ class Agent:
         self._compute.saw_devices(readings)
         on_devices = self._reservations.on_devices()
         self._follow_departures(readings, on_devices)
-        self._leases.room.look(readings, on_devices)
+        self._leases.room.look(readings, on_devices, self._leases.paged_bytes)
         self._probe.saw_devices()
         if is_other:
             self._tell_change()

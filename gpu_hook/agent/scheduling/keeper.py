@@ -170,10 +170,16 @@ class LeaseKeeper:
         record = self._records.get(kernel_id)
         if record is None:
             return True
-        if record.is_resident and not self._waits and self._lent(uuid) + amount <= self.room.present_bytes(uuid):
+        needed = record.room_needed(uuid, amount)
+        taken = self._lent(uuid) - self.paged_bytes(uuid)
+        if record.is_resident and (not needed or (not self._waits and taken + needed <= self.room.present_bytes(uuid))):
             return True
         self.notify()
         return False
+
+    def paged_bytes(self, uuid: str) -> int:
+        """Return what kernels have of a device beyond their guarantees, and the driver pages: it takes no room."""
+        return sum(record.paged_bytes(uuid) for record in self._records.values() if record.is_paged)
 
     async def run(self) -> None:
         """Decide after each change, and every second; until cancelled."""
@@ -234,7 +240,8 @@ class LeaseKeeper:
             self._begin(out.kernel_id, State.SWAPPING_OUT, self._take_out(out, why_out(out, self._records)))
         for kernel_id in decision.ins:
             self._begin(kernel_id, State.SWAPPING_IN, self._bring_in(kernel_id))
-        for kernel_id in decision.grown:
+        in_pages = [kernel_id for kernel_id, record in self._records.items() if record.grows_in_pages]
+        for kernel_id in (*decision.grown, *in_pages):
             self._records[kernel_id].kernel.credit_queues.give_room()
 
     def _finish_evictions(self, now: float) -> None:

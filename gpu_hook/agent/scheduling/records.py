@@ -13,8 +13,9 @@ from typing import Protocol
 from jupyter_aliquot.gpu_hook.agent.activity.habits import Habits
 from jupyter_aliquot.gpu_hook.agent.activity.idleness import Activity, Moment, Patience, Telemetry, judge
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
-from jupyter_aliquot.gpu_hook.agent.swap.facts import Move, ResidencyFacts
+from jupyter_aliquot.gpu_hook.agent.swap.facts import DeviceBytes, Move, ResidencyFacts
 from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
+from jupyter_aliquot.gpu_hook.protocol.codec import ResidencyMode
 
 from .turns import Turns
 from .views import ASKED_OUT_SECONDS, NEVER, Holding, KernelView, Out, Policy, State, Want
@@ -306,18 +307,57 @@ class LeaseRecord:
         return NEVER if self.is_refusing(now) else self.retry_at
 
     def _holdings(self, wanted: Mapping[int, int]) -> tuple[Holding, ...]:
-        parts = self.kernel.reservation.parts
         return tuple(
-            Holding(
-                uuid=device.uuid,
-                held_bytes=device.on_device_bytes,
-                swappable_bytes=max(0, device.on_device_bytes - device.unswappable_bytes),
-                away_bytes=device.swapped_bytes,
-                wanted_bytes=wanted.get(number, 0),
-                guarantee_bytes=max(0, part.reserved_bytes - device.context_bytes),
-            )
-            for number, (device, part) in enumerate(zip(self.facts.devices, parts, strict=True))
+            _holding(device, wanted.get(number, 0), self._guarantees[number], is_paged=self.is_paged)
+            for number, device in enumerate(self.facts.devices)
         )
+
+    @property
+    def _guarantees(self) -> list[int]:
+        pairs = zip(self.facts.devices, self.kernel.reservation.parts, strict=True)
+        return [max(0, part.reserved_bytes - device.context_bytes) for device, part in pairs]
+
+    @property
+    def is_paged(self) -> bool:
+        """Return whether the driver pages its memory: beyond the guarantee it needs no room."""
+        return self.facts.mode is ResidencyMode.MANAGED and self.facts.is_swappable
+
+    @property
+    def grows_in_pages(self) -> bool:
+        """Return whether all that it waits for is memory that needs no room."""
+        wanted = self.kernel.credit_queues.wanted_bytes
+        is_growing = self.is_paged and self.is_resident and bool(wanted)
+        return is_growing and not any(h.wanted_bytes for h in self._holdings(wanted))
+
+    def room_needed(self, uuid: str, amount: int) -> int:
+        """Return how much room of a device so many more bytes take."""
+        return amount - (self._beyond(uuid, amount) - self._beyond(uuid, 0))
+
+    def paged_bytes(self, uuid: str) -> int:
+        """Return the bytes that it has of a device beyond its guarantee, and that the driver pages."""
+        return self._beyond(uuid, 0)
+
+    def _beyond(self, uuid: str, more: int) -> int:
+        if not self.is_paged:
+            return 0
+        self.facts = self.residency.facts()
+        pairs = zip(self.facts.devices, self._guarantees, strict=True)
+        return sum(max(0, one.lent_bytes + more - guarantee) for one, guarantee in pairs if one.uuid == uuid)
+
+
+def _holding(device: DeviceBytes, wanted: int, guarantee: int, *, is_paged: bool) -> Holding:
+    held, away = device.on_device_bytes, device.swapped_bytes
+    if is_paged:
+        held, away = min(held, max(guarantee, device.unswappable_bytes)), min(away, guarantee)
+        wanted = min(wanted, max(0, guarantee - held - away))
+    return Holding(
+        uuid=device.uuid,
+        held_bytes=held,
+        swappable_bytes=max(0, held - device.unswappable_bytes),
+        away_bytes=away,
+        wanted_bytes=wanted,
+        guarantee_bytes=guarantee,
+    )
 
 
 def why_out(out: Out, records: Mapping[str, LeaseRecord]) -> LeftFor:

@@ -7,7 +7,7 @@ up to a second old; it decides nothing. The rates of the links are kept here, to
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from jupyter_aliquot.gpu_hook.agent.devices.departures import Departures
 from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
@@ -35,19 +35,27 @@ class Room:
         # bytes per second, by device and whether the direction is out
         self._rates: dict[tuple[str, bool], float] = {}
 
-    def look(self, readings: Iterable[DeviceReading], on_device: Mapping[str, int]) -> None:
+    def look(
+        self,
+        readings: Iterable[DeviceReading],
+        on_device: Mapping[str, int],
+        paged_bytes: Callable[[str], int] = lambda uuid: 0,
+    ) -> None:
         """Take a look at the devices.
 
         ``on_device`` is what kernels' processes charged of each device and have there at the same
-        time.
+        time. Of that the driver may have paged out ``paged_bytes``: then the last look says which
+        part of the use is others'.
         """
         for reading in readings:
             uuid = reading.facts.uuid
             self._memory[uuid] = 0 if reading.is_lost else reading.facts.memory_bytes
             if not reading.is_lost:
                 self._accounted[uuid] = self._account(uuid, on_device)
-                others = max(0, reading.used_bytes - self._accounted[uuid])
-                self._others.setdefault(uuid, deque(maxlen=_LOOKS)).append(others)
+                least = max(0, reading.used_bytes - self._accounted[uuid])
+                looks = self._others.setdefault(uuid, deque(maxlen=_LOOKS))
+                before = looks[-1] if looks else least
+                looks.append(min(max(before, least), least + paged_bytes(uuid)))
 
     def used_bytes(self, reading: DeviceReading, on_device: Mapping[str, int]) -> int:
         """Return the bytes of a device in use: in its last look, less what kernels gave back since.

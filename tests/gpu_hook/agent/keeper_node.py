@@ -37,6 +37,7 @@ class AResidency:
         self.gave_up_at: float | None = None
         self.refusal: MoveRefusal | None = None
         self.mode_reason = ""
+        self.mode = ResidencyMode.VMM
         self.move: asyncio.Future[Move] | None = None
         self.prepared = 0
         self.silent_pids: tuple[int, ...] = ()
@@ -50,7 +51,7 @@ class AResidency:
         return ResidencyFacts(
             kernel_id=self.kernel_id,
             state=self.state,
-            mode=ResidencyMode.VMM,
+            mode=self.mode,
             mode_reason=self.mode_reason,
             since=0.0,
             devices=(device,),

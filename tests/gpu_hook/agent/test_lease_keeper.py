@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from keeper_node import MIB, UUID, ANode, call
+from keeper_node import CARD, MIB, UUID, AKernel, ANode, call
 
 from jupyter_aliquot.gpu_hook.agent.activity.idleness import Activity, Telemetry
+from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
 from jupyter_aliquot.gpu_hook.agent.scheduling.views import Reason
 from jupyter_aliquot.gpu_hook.agent.swap.facts import MoveRefusal, MoveResult
 from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
+from jupyter_aliquot.gpu_hook.placement.placement import Part
+from jupyter_aliquot.gpu_hook.protocol.codec import ResidencyMode
 
 
 @pytest.fixture
@@ -93,6 +98,67 @@ def test_growth_waits_for_an_idle_kernel_to_leave(play: Any) -> None:
         assert grower.credit_queues.answers == []
         await node.finish(idle)
         assert grower.credit_queues.answers == ["given"]
+
+    play(scenario)
+
+
+def paged(node: ANode, name: str, mib: int, *, guarantee: int, priority: str = "opportunistic") -> AKernel:
+    """Add a kernel on unified memory, with a guarantee below its limit."""
+    part = Part(UUID, 0, 40, CARD, guarantee * MIB)
+    kernel = node.kernel(name, mib, parts=(part,), workload_class=priority)
+    kernel.residency.mode = ResidencyMode.MANAGED
+    return kernel
+
+
+def test_unified_memory_beyond_the_guarantee_waits_for_no_room(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        busy, pages = node.kernel("busy", 600), paged(node, "pages", 400, guarantee=400)
+        busy.activity = Activity(1, 1, node.now)
+        await node.turn()
+        assert node.keeper.has_room("pages", UUID, 500 * MIB)
+        pages.grow(500 * MIB)
+        await node.turn()
+        assert pages.credit_queues.answers == ["given"]
+        assert (busy.residency.state, node.keeper.wait("pages")) == (KernelState.RESIDENT, None)
+
+    play(scenario)
+
+
+def test_unified_memory_within_the_guarantee_waits_for_room(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        node.kernel("idle", 800)
+        pages = paged(node, "pages", 100, guarantee=400)
+        assert not node.keeper.has_room("pages", UUID, 500 * MIB)
+        pages.grow(500 * MIB)
+        await node.turn()
+        assert pages.credit_queues.answers == []
+
+    play(scenario)
+
+
+def test_unified_memory_beyond_the_guarantee_takes_no_room_from_others(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        pages, grower = paged(node, "pages", 900, guarantee=300), node.kernel("grower", 100)
+        pages.activity = Activity(1, 1, node.now)
+        await node.turn()
+        assert node.keeper.has_room("grower", UUID, 600 * MIB)
+        assert not node.keeper.has_room("grower", UUID, 601 * MIB)
+        grower.grow(600 * MIB)
+        await node.turn()
+        assert grower.credit_queues.answers == ["given"]
+        assert pages.residency.state is KernelState.RESIDENT, "the driver pages it; it is not swapped out"
+
+    play(scenario)
+
+
+def test_a_look_takes_paged_memory_for_no_other_programs(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        reading = DeviceReading(DeviceFacts(UUID, 0, "a", CARD), used_bytes=CARD)
+        for used, on_device, excess, want in ((300, 250, 0, 50), (980, 1400, 900, 50), (1000, 920, 900, 80)):
+            for _ in range(3):
+                known = replace(reading, used_bytes=used * MIB)
+                node.keeper.room.look([known], {UUID: on_device * MIB}, lambda uuid, excess=excess: excess * MIB)
+            assert node.keeper.room.capacity_bytes(UUID) == CARD - want * MIB
 
     play(scenario)
 
