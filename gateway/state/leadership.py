@@ -7,11 +7,11 @@ import os
 import platform
 import uuid
 
-_LOST = "lease=lost; this replica ends, for another one may lead. Its kernels run on"
+_LOST = "lease=lost; this replica ends, for another one leads. Its kernels run on"
 
 
 def lead(namespace: str, lease: str, log: logging.Logger) -> None:
-    """Return when this replica leads. The process ends when it does so no more. Blocks."""
+    """Return when this replica leads. The process ends when another one does. Blocks."""
     # The client of Kubernetes is an extra, and takes half a second.
     from jupyter_aliquot.provisioner.kubernetes.client import find_configuration
     from jupyter_aliquot.provisioner.kubernetes.lease import Leadership

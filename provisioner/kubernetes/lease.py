@@ -25,7 +25,7 @@ class Leadership:
     """The election of one replica, whose *identity* no other one has. Its methods block."""
 
     def __init__(self, configuration: Configuration, namespace: str, name: str, identity: str) -> None:
-        lock = _Lock(CoordinationV1Api(ApiClient(configuration)), name, namespace, identity)
+        self._lock = lock = _Lock(CoordinationV1Api(ApiClient(configuration)), name, namespace, identity)
         times = (_DURATION_SECONDS, _RENEW_SECONDS, _RETRY_SECONDS)
         self._election: Any = LeaderElection(Config(lock, *times, lambda: None, lambda: None))
 
@@ -34,13 +34,21 @@ class Leadership:
         self._election.acquire()
 
     def keep(self, lost: Callable[[], None]) -> None:
-        """Renew the Lease in a thread of its own, and call *lost* there when that was not possible in time."""
+        """Renew the Lease in a thread of its own, and call *lost* there once another replica has it.
+
+        While the API is away no other one can take it, so this one leads on.
+        """
 
         def renew() -> None:
-            self._election.renew_loop()
+            while not self._is_anothers():
+                self._election.renew_loop()
             lost()
 
         threading.Thread(target=renew, name="aliquot-lease", daemon=True).start()
+
+    def _is_anothers(self) -> bool:
+        is_there, found = self._lock.get(self._lock.name, self._lock.namespace)
+        return is_there and found.holder_identity not in (None, self._lock.identity)
 
 
 class _Lock(LeaseLock):  # type: ignore[misc]  # the client has no types

@@ -35,6 +35,7 @@ class ApiDouble:
         self.allowed: list[tuple[str, str]] | None = None  # verbs and resources; None: all
         # While it is away, it ends each connection without an answer.
         self.is_away = False
+        self.dropped = 0  # requests while it was away
         # Watches of an earlier number end.
         self.watches = 0
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -205,6 +206,7 @@ class _Handler(BaseHTTPRequestHandler):
         text = self.rfile.read(length)
         self._body: Any = json.loads(text) if text else None
         if self.api.is_away:
+            self.api.dropped += 1
             self.close_connection = True
             return
         self.api.requests.append((self.command, self.path))

@@ -16,7 +16,7 @@ from jupyter_aliquot.provisioner.kubernetes.lease import Leadership
 from jupyter_aliquot.provisioner.kubernetes.permissions import PERMISSIONS
 from jupyter_aliquot.provisioner.kubernetes.settings import Cluster as ClusterSettings
 
-from .conftest import PATIENCE_SECONDS, Cluster
+from .conftest import PATIENCE_SECONDS, Cluster, until
 
 LEASES = RESOURCES["leases"]
 
@@ -48,13 +48,20 @@ def test_one_replica_leads_and_another_follows_when_it_renews_no_more(a_double: 
     assert leader(a_double) == "b"
 
 
-def test_a_replica_that_cannot_renew_is_told_that_it_leads_no_more(a_double: ApiDouble, on_double: Cluster) -> None:
+def test_a_leader_leads_on_while_the_api_is_away_and_until_another_replica_does(
+    a_double: ApiDouble, on_double: Cluster
+) -> None:
     lost = threading.Event()
     one = replica(on_double, "a")
     one.acquire()
     one.keep(lost.set)
-    assert not lost.is_set()
     a_double.go_away()
+    asyncio.run(until(lambda: a_double.dropped > 8))  # more than the tries of one period
+    assert not lost.is_set(), "no other replica can take the Lease"
+    taken = a_double.store.read(LEASES, "default", "gateway")
+    taken["spec"]["holderIdentity"] = "b"
+    a_double.store.replace(LEASES, "default", "gateway", taken)
+    a_double.come_back()
     assert lost.wait(PATIENCE_SECONDS)
 
 
