@@ -1,74 +1,33 @@
-"""The sidecar of a kernel's pod: it leads the gateway's connections to the kernel's sockets, over TLS.
+"""The program of a pod's sidecar: it writes the kernel's connection file, listens, and serves.
 
-It writes the kernel's connection file before it listens, so that the kernel finds it: the cluster
-starts the kernel's container when this port answers. It reads no message, and keeps none.
+The cluster starts the kernel's container when its port answers. So it listens before it imports what
+it serves with: connections wait in the socket meanwhile.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
-import hmac
 import json
 import os
-import signal
-import ssl
+import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .stream import CHANNELS, LIFE, LONGEST_LINE, OK, has_sockets, pipe
-
-_GREETING_SECONDS = 10.0
-_LOOK_SECONDS = 0.05
+# The numbers of shell, iopub, stdin, heartbeat and control in a connection file over ipc.
+_PORTS = {"shell_port": 1, "iopub_port": 2, "stdin_port": 3, "hb_port": 4, "control_port": 5}
 # As the pod's manifest names it (kernel_pod.py, which this small program does not import). Without
 # it the sidecar listens at all addresses.
 _ADDRESS_VARIABLE = "ALIQUOT_POD_IP"
+_WAITING_CONNECTIONS = 100
 SCHEME = "hmac-sha256"
-
-
-class Sidecar:
-    """The connections of one kernel, whose sockets are ``s-1`` to ``s-5`` in *folder*."""
-
-    def __init__(self, folder: Path, token: str) -> None:
-        self._folder = folder
-        self._token = token.encode()
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection, from its first line to its end."""
-        try:
-            channel = await self._channel(reader)
-            if channel == LIFE:
-                await self._until_kernel()
-                writer.write(OK)
-                await writer.drain()
-                await reader.read()
-            elif channel in CHANNELS:
-                theirs = await asyncio.open_unix_connection(os.fspath(self._folder / f"s-{channel}"))
-                writer.write(OK)
-                await pipe((reader, writer), theirs)
-        except (OSError, asyncio.TimeoutError, ValueError):
-            pass  # the gateway sees that the connection is over, and asks again
-        finally:
-            writer.close()
-
-    async def _channel(self, reader: asyncio.StreamReader) -> str:
-        """Return the channel that a connection asks for; empty for one without the token."""
-        line = await asyncio.wait_for(reader.readline(), _GREETING_SECONDS)
-        token, _, channel = line.strip().partition(b" ")
-        return channel.decode("ascii") if hmac.compare_digest(token, self._token) else ""
-
-    async def _until_kernel(self) -> None:
-        while not has_sockets(self._folder):  # noqa: ASYNC110  # another process makes them
-            await asyncio.sleep(_LOOK_SECONDS)
 
 
 def write_connection_file(folder: Path, key: str) -> None:
     """Write the kernel's connection file. Raises OSError."""
-    names = ("shell_port", "iopub_port", "stdin_port", "hb_port", "control_port")
     told = {
-        **{name: int(channel) for name, channel in zip(names, CHANNELS, strict=True)},
+        **_PORTS,
         "transport": "ipc",
         "ip": os.fspath(folder / "s"),
         "key": key,
@@ -80,20 +39,17 @@ def write_connection_file(folder: Path, key: str) -> None:
     new.replace(folder / "connection.json")
 
 
-async def run(folder: Path, keys: Path, host: str, port: int) -> None:
-    """Serve until SIGTERM. Raises OSError."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.load_cert_chain(keys / "tls.crt", keys / "tls.key")
-    write_connection_file(folder, (keys / "connection-key").read_text())
-    sidecar = Sidecar(folder, (keys / "token").read_text().strip())
-    ended = asyncio.Event()
-    # The first process of a container gets no signal that it does not handle.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    server = await asyncio.start_server(sidecar.serve, host or None, port, ssl=context, limit=LONGEST_LINE)
-    await ended.wait()
-    server.close()
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens at an address of this pod; empty: at all. Raises OSError."""
+    if host:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(found[4][:2], family=found[0], backlog=_WAITING_CONNECTIONS)
+    return socket.create_server(
+        ("", port),
+        family=socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET,
+        backlog=_WAITING_CONNECTIONS,
+        dualstack_ipv6=socket.has_dualstack_ipv6(),
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -104,7 +60,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, required=True, help="port for the gateway")
     options = parser.parse_args(arguments)
     try:
-        asyncio.run(run(options.connection, options.keys, os.environ.get(_ADDRESS_VARIABLE, ""), options.port))
+        write_connection_file(options.connection, (options.keys / "connection-key").read_text())
+        listening = listen(os.environ.get(_ADDRESS_VARIABLE, ""), options.port)
+        # Imported here: it takes longer than all before, and the kernel starts meanwhile.
+        import asyncio
+
+        from .serving import run
+
+        asyncio.run(run(options.connection, options.keys, listening))
     except OSError as error:
         print(f"aliquot sidecar: {error}", file=sys.stderr)
         return 1
