@@ -113,6 +113,7 @@ class Peer:
             try:
                 count = self._receive(self._reader.buffer())
             except BlockingIOError:
+                self._reader.filled(0)  # it keeps no buffer meanwhile
                 break
             except OSError:
                 self.is_ended = True

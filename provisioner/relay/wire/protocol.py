@@ -85,14 +85,14 @@ def encode_whole(header: Header, frames: Sequence[Any] = ()) -> bytes:
 class RecordReader:
     """Turn received bytes into records, in whatever pieces they come. Nothing is copied twice.
 
-    Receive into ``buffer()``, and tell ``filled(n)`` how much came. A ProtocolError is its end.
+    Receive into ``buffer()``, and tell ``filled(n)`` how much came. A ProtocolError is its end. Between
+    records it has no buffer: a gateway has a reader for each kernel, most of which say nothing.
     """
 
     def __init__(self, longest: int = LONGEST_GREETING) -> None:
         self.longest = longest
         self.longest_header = LONGEST_HEADER
-        self._scratch = bytearray(_SCRATCH)
-        self._view = memoryview(self._scratch)
+        self._scratch: memoryview | None = None
         self._start = 0
         self._end = 0
         self._lengths: tuple[int, ...] | None = None
@@ -108,10 +108,18 @@ class RecordReader:
         """Return the buffer for the next bytes; never empty."""
         if self._body is not None:
             return self._body[self._body_end :]
-        if self._end == len(self._scratch):
-            self._scratch[: self._end - self._start] = self._scratch[self._start : self._end]
-            self._start, self._end = 0, self._end - self._start
-        return self._view[self._end :]
+        view = self._view
+        if self._end == _SCRATCH:
+            rest = bytes(view[self._start : self._end])
+            view[: len(rest)] = rest
+            self._start, self._end = 0, len(rest)
+        return view[self._end :]
+
+    @property
+    def _view(self) -> memoryview:
+        if self._scratch is None:
+            self._scratch = memoryview(bytearray(_SCRATCH))
+        return self._scratch
 
     def filled(self, count: int) -> list[Record]:
         """Return the records that are complete now. Raises ProtocolError."""
@@ -128,6 +136,7 @@ class RecordReader:
             records.append(record)
         if self._start == self._end:
             self._start = self._end = 0
+            self._scratch = None
         return records
 
     def _next(self) -> Record | None:
@@ -141,11 +150,12 @@ class RecordReader:
             self._start += total
             self._lengths = None
             return _split(body, lengths, copies=True)
-        if total > len(self._scratch):
+        if total > _SCRATCH:
             whole = bytearray(total)
             whole[:there] = self._view[self._start : self._end]
             self._body, self._body_end = memoryview(whole), there
             self._start = self._end = 0
+            self._scratch = None
         return None
 
     def _read_head(self) -> bool:
@@ -155,11 +165,11 @@ class RecordReader:
             raise ProtocolError(f"a record begins with {found!r} instead of {MAGIC!r}")
         if there < _HEAD.size:
             return False
-        _, count, total = _HEAD.unpack_from(self._scratch, self._start)
+        _, count, total = _HEAD.unpack_from(self._view, self._start)
         self._check(count, total)
         if there < _HEAD.size + 8 * count:
             return False
-        lengths = struct.unpack_from(f">{count}Q", self._scratch, self._start + _HEAD.size)
+        lengths = struct.unpack_from(f">{count}Q", self._view, self._start + _HEAD.size)
         if sum(lengths) != total or lengths[0] > self.longest_header:
             raise ProtocolError(f"a record of {total} bytes has frames of {sum(lengths)}, a header of {lengths[0]}")
         self._start += _HEAD.size + 8 * count

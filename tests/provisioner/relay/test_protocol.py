@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import tracemalloc
 
 import pytest
 from hypothesis import given, strategies as st
@@ -54,6 +55,19 @@ def test_records_come_out_as_they_went_in_whatever_the_pieces(
     records = feed(reader, data, [max(piece, len(data) // 200 + 1) for piece in pieces])
     assert [(r.header, [bytes(f) for f in r.frames]) for r in records] == sent
     assert reader.is_between_records
+
+
+def test_a_reader_that_waits_for_a_record_keeps_no_buffer() -> None:
+    tracemalloc.start()
+    try:
+        readers = [RecordReader(LONGEST_RECORD) for _ in range(100)]
+        for reader in readers:
+            feed(reader, encode_whole({"op": "hello"}), [1000])
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert all(reader.is_between_records for reader in readers)
+    assert kept / len(readers) < 4096, "a thousand kernels would keep 62 MiB, of 64 KiB each"
 
 
 @given(st.binary(min_size=1, max_size=300))
