@@ -132,8 +132,12 @@ class KernelEvents:
     async def _look_while_due(self) -> None:
         try:
             while self._is_due and self._listeners:
-                self._is_due = False
-                self._compare(await self._look())
+                self._is_due, before = False, self._before
+                after = await self._look()
+                if self._before is before:
+                    self._compare(after)
+                else:  # a first listener came meanwhile, with a later look
+                    self._is_due = True
         except Exception:
             self._log.exception("events=failed; it goes on")
         finally:

@@ -56,6 +56,7 @@ def test_the_running_panel_lists_gpu_kernels_moves_their_memory_and_shuts_them_d
 
 def test_the_running_panel_says_why_the_server_refused(an_aliquot_lab: LabProcess, a_page: Page) -> None:
     source = f"{hold(64)}\nimport time\ntime.sleep(600)"
+    an_aliquot_lab.end_kernels()
     path = an_empty_notebook(an_aliquot_lab.notebooks, "busy.ipynb", "python3.gpu-0.25", source)
     lab = LabPage(a_page).open(an_aliquot_lab.lab_url)
     lab.open_notebook(path, "python3.gpu-0.25")
@@ -67,7 +68,7 @@ def test_the_running_panel_says_why_the_server_refused(an_aliquot_lab: LabProces
         has=a_page.locator('[title$="busy.ipynb · 0.25 GPU"]')
     )
     with a_page.expect_response(lambda response: "/swap-out" in response.url) as answer:
-        section.get_by_text("Swap out its memory").click()
+        section.locator(f'[data-context="{kernel_id} swapOut"]').get_by_text("Swap out its memory").click()
     assert answer.value.status == 409
     a_page.locator(".Toastify__toast", has_text=answer.value.json()["message"][:100]).wait_for()
 

@@ -210,3 +210,31 @@ async def test_a_stream_ends_with_its_server(
     await a_server.extension_manager.stop_all_extensions()
     assert await asyncio.wait_for(stream.read_message(), PATIENCE_SECONDS) is None
     assert stream.close_code == 1013
+
+
+async def test_a_look_that_began_before_the_first_listener_tells_nothing_that_is_undone() -> None:
+    began, goes_on = asyncio.Event(), asyncio.Event()
+    kernel = LocalKernel("k", "python3", "alice", "", PLAIN, "on_gpu")
+    now = {"kernel": kernel}
+
+    def look() -> StatusSnapshot:
+        return StatusSnapshot("", kernels=(now["kernel"],))
+
+    async def gather() -> StatusSnapshot:
+        found = look()
+        began.set()
+        await goes_on.wait()
+        return found
+
+    events = KernelEvents(look, gather, logging.getLogger("test"))
+    first = events.listen(ADA)
+    events.tell()
+    await began.wait()  # it has seen the kernel on its GPU
+    events.forget(first)
+    now["kernel"] = kernel._replace(state="swapped_out")
+    second = events.listen(ADA)
+    goes_on.set()
+    for _ in range(8):
+        await asyncio.sleep(0)
+    assert second.events.empty(), "the kernel is as the second listener found it"
+    await events.close()
