@@ -34,9 +34,11 @@ class HostLimits(Configurable):
         config=True
     )
     floor_cpus = Float(0.5, help="The least number of CPUs, and what one without a GPU gets.").tag(config=True)
-    fixed_memory = Unicode("", help="Memory of every kernel, whatever its share; empty for the proportion.").tag(
-        config=True
-    )
+    fixed_memory = Unicode(
+        "",
+        help="Memory of every kernel, whatever its share; empty for the proportion. Pods have no proportion: without "
+        "this they get the floor where users may choose, else no limit but their namespace's; so with CPUs.",
+    ).tag(config=True)
     fixed_cpus = Float(0.0, help="CPUs of every kernel, whatever its share; 0 for the proportion.").tag(config=True)
     most_cpus = Float(
         0.0, help="The most CPUs that users may choose for a kernel, from floor_cpus on; 0: they choose none."
