@@ -96,8 +96,8 @@ def show_three_kernels(lab: LabPage, images: Path) -> None:
     _widen(lab)
     for _, _, gib in _NEIGHBOURS:
         panel.get_by_text(f"{gib}.0 of").first.wait_for()
-    panel.get_by_text(re.compile(r"^(9\d|100)% busy")).first.wait_for()
-    panel.get_by_text(re.compile(r"^(9\d|100)% of GPU time")).first.wait_for()
+    panel.get_by_text(re.compile(r"^([5-9]\d|100)% busy")).first.wait_for()
+    panel.get_by_text(re.compile(r"^([5-9]\d|100)% of GPU time")).first.wait_for()
     _hide_notices(lab)
     take(lab, images / "sidebar", settle=lambda: lab.page.evaluate(_TO_THE_ACTIVE_CELL))
 
