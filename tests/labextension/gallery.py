@@ -136,7 +136,8 @@ def show_swapped(lab: LabPage, images: Path) -> None:
     entry.get_by_role("button", name="Restore").wait_for()
     with _tall(lab):
         entry.evaluate("entry => entry.scrollIntoView({block: 'start'})")
-        take(lab, images / "swapped", around(lab.panel, margin=0))
+        swapped = entry.get_by_text("swapped out").first
+        take(lab, images / "swapped", around(lab.panel, margin=0), settle=swapped.wait_for)
     entry.get_by_role("button", name="Restore").click()
     entry.get_by_role("button", name="Swap Out").wait_for()
     _fold(entry)
