@@ -118,8 +118,8 @@ def test_every_hooked_variant_is_reached(route: str, a_folder: Path, a_null_node
     program = compile_program(a_folder, CLIENT.replace("ROUTE", ROUTES[route]), "-ldl")
     done = subprocess.run([program, *OURS], env=a_null_node.hooked_env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
-    assert set(done.stdout.split()) == {str(paths.shim_dir() / "libcuda.so.1")}
-    assert len(done.stdout.split()) == len(OURS)
+    assert set(done.stdout.splitlines()) == {str(paths.shim_dir() / "libcuda.so.1")}
+    assert len(done.stdout.splitlines()) == len(OURS)
 
 
 @pytest.mark.parametrize("binding", ["lazy", "now"])
