@@ -136,7 +136,7 @@ def show_swapped(lab: LabPage, images: Path) -> None:
     entry.get_by_role("button", name="Restore").wait_for()
     with _tall(lab):
         entry.evaluate("entry => entry.scrollIntoView({block: 'start'})")
-        swapped = entry.get_by_text("swapped out").first
+        swapped = entry.get_by_text(re.compile("^swapped out")).first
         take(lab, images / "swapped", around(lab.panel, margin=0), settle=swapped.wait_for)
     entry.get_by_role("button", name="Restore").click()
     entry.get_by_role("button", name="Swap Out").wait_for()
