@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, Route
+    from playwright.sync_api import Locator, Page, Route
 
+    from tests.labextension.lab_page import LabPage
     from tests.labextension.status_script import GIB, StatusScript
 else:
     from status_script import GIB, StatusScript
@@ -17,6 +20,16 @@ _URL = re.compile(r"/aliquot/api/v1/(holders|queue|quota)(\?|$)")
 # An action on a kernel or node: the end of its path.
 _ACTION_URL = re.compile(r"/aliquot/api/v1/((?:kernels/k-|nodes/)[^?]+)(\?|$)")
 _AT = "2026-01-01T00:10:00.000Z"
+COMMAND = "aliquot:show-administration"
+
+
+def open_view(lab: LabPage) -> Locator:
+    """Open the administrator's view; return it."""
+    lab.page.wait_for_function(f"jupyterapp.commands.isVisible('{COMMAND}')")
+    lab.finish_command(COMMAND)
+    found = lab.page.get_by_role("region", name="GPU administration")
+    found.get_by_role("tablist").wait_for()
+    return found
 
 
 def a_holder(place: int, **changes: Any) -> dict[str, Any]:
@@ -74,9 +87,13 @@ class AdminScript:
         self.requests = 0
         self.actions: list[Route] = []
 
-    def serve(self, page: Page) -> None:
+    @contextlib.contextmanager
+    def served(self, page: Page) -> Iterator[AdminScript]:
+        """Answer the page, which other tests use too, until the context's end."""
         page.route(_URL, self._answer)
         page.route(_ACTION_URL, lambda route: self.actions.append(route))
+        yield self
+        page.unroute_all(behavior="ignoreErrors")
 
     def asked(self) -> list[tuple[str, str, Any]]:
         """Return the method, the end of the path, and the body of each action."""

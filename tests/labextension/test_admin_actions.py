@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page
+    from playwright.sync_api import Locator
 
-    from tests.labextension.admin_script import AdminScript, a_holder
+    from tests.labextension.admin_script import AdminScript, a_holder, open_view
     from tests.labextension.lab_page import LabPage
-    from tests.labextension.lab_process import LabProcess
 else:
-    from admin_script import AdminScript, a_holder
-    from lab_page import LabPage
+    from admin_script import AdminScript, a_holder, open_view
 
 pytestmark = pytest.mark.browser
 
-_COMMAND = "aliquot:show-administration"
+
+@pytest.fixture
+def a_script(a_shared_page: LabPage) -> Iterator[AdminScript]:
+    with AdminScript([a_holder(place) for place in range(2)]).served(a_shared_page.page) as script:
+        yield script
 
 
 @pytest.fixture
-def a_script() -> AdminScript:
-    return AdminScript([a_holder(place) for place in range(2)])
-
-
-@pytest.fixture
-def a_view(an_aliquot_lab: LabProcess, a_page: Page, a_script: AdminScript) -> Locator:
-    """The view over two kernels."""
-    a_script.serve(a_page)
-    lab = LabPage(a_page).open(an_aliquot_lab.lab_url)
-    a_page.wait_for_function(f"jupyterapp.commands.isVisible('{_COMMAND}')")
-    lab.finish_command(_COMMAND)
-    found = a_page.get_by_role("region", name="GPU administration")
+def a_view(a_shared_page: LabPage, a_script: AdminScript) -> Locator:
+    """The view over two kernels, opened anew."""
+    a_shared_page.clear()
+    found = open_view(a_shared_page)
     found.get_by_text("2 of 2 kernels").wait_for()
     return found
 
