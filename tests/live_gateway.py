@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import tempfile
 import time
 import urllib.request
@@ -15,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import warm_start
 from ports import free_port
-from quick_start import python_m
 
 TOKEN = "alices-token-of-this-test"
 START_SECONDS = 120.0
@@ -45,8 +44,9 @@ def a_live_gateway() -> Iterator[LiveGateway]:
     words = ["serve", f"--config={folder}/gateway.py", f"--port={port}", "--allow-root", "--ServerApp.port_retries=0"]
     cleared = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "ALIQUOT_RUN", "XDG_", "KERNEL_"))}
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            python_m("jupyter_aliquot.gateway.cli.app", *words),
+        process = warm_start.start(
+            warm_start.SERVER,
+            [*warm_start.ALIQUOT, *words],
             cwd=folder,
             env={**cleared, "HOME": str(folder), "ALIQUOT_RUNTIME_DIR": str(folder / "run")},
             stdout=log,

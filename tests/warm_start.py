@@ -20,6 +20,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import types
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,8 @@ SERVER = (
     "jupyter_server.serverapp",
     "jupyter_aliquot.gateway.extension",
 )
+# The words of `aliquot`, as the installed script has them.
+ALIQUOT = ("-c", "import sys; from jupyter_aliquot.gateway.cli.app import main; sys.exit(main())")
 # The loader and the interpreter read these when a program is executed, and the modules above the others
 # when they are imported; a program whose values differ is executed.
 READ_EARLY = ("LD_", "PYTHON", "MALLOC_", "GLIBC_", "PYZMQ_", "TORNADO_", "TRAITLETS_", "PROMETHEUS_", "prometheus_")
@@ -121,6 +124,26 @@ def start(
         return WarmProcess(parent, parent.ask(request, files), words)
     finally:
         os.close(nowhere)
+
+
+def run(
+    imports: tuple[str, ...],
+    words: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    timeout: float,
+) -> subprocess.CompletedProcess[str]:
+    """Run `python *words*` to its end, as `subprocess.run` does, and return what it wrote; its input is empty."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        process = start(imports, words, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        try:
+            code = process.wait(timeout)
+        finally:
+            process.kill()
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(list(words), code, out.read(), err.read())
 
 
 def _early(variables: Mapping[str, str]) -> dict[str, str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_start
 
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
@@ -42,12 +41,12 @@ print("unchanged" if found.raw == content else "changed")
 
 
 @pytest.fixture
-def an_agent(a_folder: Path, an_environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def an_agent(a_folder: Path, an_environment: dict[str, str]) -> Iterator[object]:
     """An agent with two small software GPUs, and all else by default."""
-    command = [sys.executable, "-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu"]
-    command += ["--softgpu-devices", str(DEVICES), "--softgpu-memory", "64MiB"]
+    words = ["-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu"]
+    words += ["--softgpu-devices", str(DEVICES), "--softgpu-memory", "64MiB"]
     with (a_folder / "agent.log").open("w") as log:
-        process = subprocess.Popen(command, env=an_environment, stdout=log, stderr=log)
+        process = warm_start.start(warm_start.AGENT, words, env=an_environment, stdout=log, stderr=log)
     yield process
     process.terminate()
     process.wait(timeout=90)

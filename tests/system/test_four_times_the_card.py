@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_start
 
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
@@ -76,20 +75,12 @@ def cells(seed: int) -> list[str]:
 
 
 @pytest.fixture
-def an_agent(a_folder: Path, an_environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def an_agent(a_folder: Path, an_environment: dict[str, str]) -> Iterator[object]:
     """An agent with a software GPU of 128 MiB, of which it reserves four times as much."""
-    command = [
-        sys.executable,
-        "-m",
-        "jupyter_aliquot.gpu_hook.agent",
-        "--driver",
-        "softgpu",
-        "--softgpu-memory",
-        "128MiB",
-    ]
-    command += ["--overcommit", "4", "--swap-memory", "2GiB", "--lease-hold", "0.2", "--lease-quantum", "0.5"]
+    words = ["-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "128MiB"]
+    words += ["--overcommit", "4", "--swap-memory", "2GiB", "--lease-hold", "0.2", "--lease-quantum", "0.5"]
     with (a_folder / "agent.log").open("w") as log:
-        process = subprocess.Popen(command, env=an_environment, stdout=log, stderr=log)
+        process = warm_start.start(warm_start.AGENT, words, env=an_environment, stdout=log, stderr=log)
     yield process
     process.terminate()
     process.wait(timeout=90)

@@ -6,14 +6,13 @@ The GPU has room for one of two.
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_start
 
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
@@ -56,17 +55,9 @@ def an_agent(a_folder: Path, an_environment: dict[str, str], eventually: Callabl
     A kernel loses it only when it is idle.
     """
     options = ["--overcommit", "2", "--lease-hold", "0", "--lease-quantum", "3600"]
-    command = [
-        sys.executable,
-        "-m",
-        "jupyter_aliquot.gpu_hook.agent",
-        "--driver",
-        "softgpu",
-        "--softgpu-memory",
-        "1GiB",
-    ]
+    words = ["-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "1GiB", *options]
     with (a_folder / "agent.log").open("w") as log:
-        process = subprocess.Popen([*command, *options], env=an_environment, stdout=log, stderr=log)
+        process = warm_start.start(warm_start.AGENT, words, env=an_environment, stdout=log, stderr=log)
 
     def answers() -> bool:
         try:

@@ -6,13 +6,13 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import warm_start
 
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
 
@@ -40,37 +40,21 @@ def an_environment(a_runtime_folder: Path) -> dict[str, str]:
 @pytest.fixture
 def run_aliquot(an_environment: dict[str, str]) -> RunAliquot:
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", *words]
-        return subprocess.run(
-            command,
-            env=an_environment,
-            capture_output=True,
-            text=True,
-            timeout=90,
-            stdin=subprocess.DEVNULL,
-            check=False,
+        return warm_start.run(
+            warm_start.SERVER, [*warm_start.ALIQUOT, *words], env=an_environment, timeout=START_SECONDS
         )
 
     return run
 
 
 @pytest.fixture
-def an_agent(an_environment: dict[str, str], a_runtime_folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+def an_agent(
+    an_environment: dict[str, str], a_runtime_folder: Path
+) -> Iterator[subprocess.Popen[bytes] | warm_start.WarmProcess]:
     """Start a node agent on the software GPU by the command."""
-    command = [
-        sys.executable,
-        "-m",
-        "jupyter_aliquot.gateway.cli.app",
-        "agent",
-        "--driver",
-        "softgpu",
-        "--softgpu-memory",
-        "1GiB",
-        "--overcommit",
-        "1",
-    ]
+    words = [*warm_start.ALIQUOT, "agent", "--driver", "softgpu", "--softgpu-memory", "1GiB", "--overcommit", "1"]
     with (a_runtime_folder / "agent.out").open("wb") as log:
-        agent = subprocess.Popen(command, env=an_environment, stdout=log, stderr=log)
+        agent = warm_start.start(warm_start.SERVER, words, env=an_environment, stdout=log, stderr=log)
     deadline = time.monotonic() + START_SECONDS
     while not _answers(a_runtime_folder):
         assert agent.poll() is None, (a_runtime_folder / "agent.out").read_text()

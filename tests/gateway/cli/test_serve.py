@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import warm_start
 from ports import free_port
 
 START_SECONDS = 90.0
@@ -166,17 +167,18 @@ def test_the_status_command_shows_who_waits(a_gateway: Gateway) -> None:
         code, answer = a_gateway.get("/api/kernels", method="POST", body={"name": "python3.gpu-0.25"})
         assert code == 201, answer
         ids.append(json.loads(answer)["id"])
-    command = [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", "status"]
+    words = [*warm_start.ALIQUOT, "status"]
+    places = {"env": a_gateway.environment, "timeout": START_SECONDS}
     deadline = time.monotonic() + START_SECONDS
     waiting: list[dict[str, object]] = []
     complaint = ""
     while [kernel["id"] for kernel in waiting] != ids[4:] or "0.25 GPU" not in str(waiting[0]["reason"]):
         assert time.monotonic() < deadline, (waiting, complaint)
-        told = subprocess.run([*command, "--json"], env=a_gateway.environment, capture_output=True, text=True)
+        told = warm_start.run(warm_start.SERVER, [*words, "--json"], **places)
         # On a busy machine the node agent may start late, or answer late.
         complaint = told.stderr
         waiting = json.loads(told.stdout)["queue"] if told.returncode == 0 else []
-    shown = subprocess.run(command, env=a_gateway.environment, capture_output=True, check=True, text=True).stdout
+    shown = warm_start.run(warm_start.SERVER, words, **places).stdout
     assert "waiting" in shown
     assert str(waiting[0]["reason"]) in " ".join(shown.split())
     for kernel_id in ids:

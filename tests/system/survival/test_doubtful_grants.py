@@ -13,6 +13,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import warm_start
+
 from jupyter_aliquot.gpu_hook.client.client import query
 from jupyter_aliquot.provisioner.relay.wire.proc import start_time_ticks
 
@@ -47,12 +49,8 @@ def test_a_kernel_whose_gpu_went_to_a_third_party_is_said_to_be_doubtful_until_i
         eventually(lambda: "does not confirm this kernel's GPU" in (report(after, kernel_id)["reason"] or ""))
         assert "Requested 0.5 of gpu0" in report(after, kernel_id)["reason"]
         assert a_node.held() == {"third": 75}
-        shown = subprocess.run(
-            [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", "status"],
-            env=a_node.environment,
-            capture_output=True,
-            text=True,
-        )
+        words = [*warm_start.ALIQUOT, "status"]
+        shown = warm_start.run(warm_start.SERVER, words, env=a_node.environment, timeout=90)
         assert "does not confirm this kernel's GPU" in " ".join(shown.stdout.split()), shown
     finally:
         os.kill(relay.pid, signal.SIGCONT)
