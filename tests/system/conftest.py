@@ -181,48 +181,54 @@ def eventually() -> Callable[..., Any]:
     return wait_until
 
 
-@pytest.fixture
-def a_folder() -> Iterator[Path]:
+@contextlib.contextmanager
+def new_folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
-def an_environment(a_folder: Path) -> dict[str, str]:
+def a_folder() -> Iterator[Path]:
+    with new_folder() as folder:
+        yield folder
+
+
+def environment_in(folder: Path) -> dict[str, str]:
     return {
         **os.environ,
-        "ALIQUOT_RUNTIME_DIR": str(a_folder / "run"),
-        "JUPYTER_RUNTIME_DIR": str(a_folder / "jupyter"),
-        "JUPYTER_DATA_DIR": str(a_folder / "data"),
-        "JUPYTER_CONFIG_DIR": str(a_folder / "config"),
-        "IPYTHONDIR": str(a_folder / "ipython"),
+        "ALIQUOT_RUNTIME_DIR": str(folder / "run"),
+        "JUPYTER_RUNTIME_DIR": str(folder / "jupyter"),
+        "JUPYTER_DATA_DIR": str(folder / "data"),
+        "JUPYTER_CONFIG_DIR": str(folder / "config"),
+        "IPYTHONDIR": str(folder / "ipython"),
     }
 
 
 @pytest.fixture
-def an_agent(a_folder: Path, an_environment: dict[str, str]) -> Iterator[AnyProcess]:
-    """A node agent with one software GPU of 4 GiB, on which kernels queue."""
-    command = [
-        sys.executable,
-        "-m",
-        "jupyter_aliquot.gpu_hook.agent",
-        "--driver",
-        "softgpu",
-        "--softgpu-memory",
-        "4GiB",
-        "--overcommit",
-        "1",
-    ]
-    with (a_folder / "agent.log").open("w") as log:
-        files = {"env": an_environment, "stdout": log, "stderr": log}
-        process = warm_start.start(warm_start.AGENT, command[1:], **files)
-    wait_until(lambda: answers(a_folder / "run") or process.poll() is not None)
-    assert process.poll() is None, (a_folder / "agent.log").read_text()
+def an_environment(a_folder: Path) -> dict[str, str]:
+    return environment_in(a_folder)
+
+
+@contextlib.contextmanager
+def agent_in(folder: Path, environment: dict[str, str]) -> Iterator[AnyProcess]:
+    """Run a node agent with one software GPU of 4 GiB, on which kernels queue."""
+    words = ["-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "4GiB"]
+    with (folder / "agent.log").open("w") as log:
+        files = {"env": environment, "stdout": log, "stderr": log}
+        process = warm_start.start(warm_start.AGENT, [*words, "--overcommit", "1"], **files)
+    wait_until(lambda: answers(folder / "run") or process.poll() is not None)
+    assert process.poll() is None, (folder / "agent.log").read_text()
     yield process
     process.send_signal(signal.SIGTERM)
     process.wait(timeout=DEADLINE_SECONDS)
-    remove_state(softgpu_state_path(RuntimeDir(a_folder / "run")))  # of an agent that left kernels behind
+    remove_state(softgpu_state_path(RuntimeDir(folder / "run")))  # of an agent that left kernels behind
+
+
+@pytest.fixture
+def an_agent(a_folder: Path, an_environment: dict[str, str]) -> Iterator[AnyProcess]:
+    with agent_in(a_folder, an_environment) as agent:
+        yield agent
 
 
 def answers(run_dir: Path) -> bool:
@@ -340,6 +346,29 @@ def a_server(
     yield server
     if server.process.poll() is None:
         server.stop()
+
+
+@pytest.fixture(scope="module")
+def a_standing_server() -> Iterator[Server]:
+    """A server and its agent, for the tests of a module that leave both as they find them."""
+    with new_folder() as folder, agent_in(folder, environment_in(folder)):
+        server = start_server(folder, environment_in(folder), "server")
+        yield server
+        server.stop()
+
+
+@pytest.fixture
+def a_shared_server(a_standing_server: Server) -> Iterator[Server]:
+    """The standing server, without kernels, and with an empty GPU after each test."""
+    yield a_standing_server
+    for kernel in a_standing_server.call("GET", "/api/kernels"):
+        a_standing_server.call("DELETE", f"/api/kernels/{kernel['id']}")
+    wait_until(lambda: is_empty(a_standing_server))
+
+
+def is_empty(server: Server) -> bool:
+    (device,) = server.status()["devices"]
+    return device["used_bytes"] == device["reserved_bytes"] == 0
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_start
 from memory_cells import CHECK, FILL, GPU, MIB
 
 
@@ -23,8 +23,8 @@ def post(kernel: Any, verb: str) -> Any:
     return kernel.server.call("POST", f"/aliquot/api/v1/kernels/{kernel.id}/{verb}", {})
 
 
-def test_a_running_kernel_sees_its_new_size_and_loses_nothing(a_server, eventually) -> None:
-    kernel = a_server.start("python3.gpu-0.25")
+def test_a_running_kernel_sees_its_new_size_and_loses_nothing(a_shared_server, eventually) -> None:
+    kernel = a_shared_server.start("python3.gpu-0.25")
     assert kernel.run(GPU + "print(mebibytes())").text.split() == ["1024", "1024"]
     assert patch(kernel, gpus=0.5)["memory_limit_bytes"] == 2048 * MIB
     assert kernel.run("print(mebibytes())").text.split() == ["2048", "2048"]
@@ -42,8 +42,8 @@ def test_a_running_kernel_sees_its_new_size_and_loses_nothing(a_server, eventual
     kernel.end()
 
 
-def test_who_grows_waits_for_room_and_runs_on_meanwhile(a_server, eventually) -> None:
-    kernel, other = a_server.start("python3.gpu-0.5"), a_server.start("python3.gpu-0.5")
+def test_who_grows_waits_for_room_and_runs_on_meanwhile(a_shared_server, eventually) -> None:
+    kernel, other = a_shared_server.start("python3.gpu-0.5"), a_shared_server.start("python3.gpu-0.5")
     for started in (kernel, other):
         eventually(lambda one=started: one.on_node() and one.on_node()["state"] == "on_gpu")
     waiting = patch(kernel, gpus=0.75)
@@ -52,25 +52,25 @@ def test_who_grows_waits_for_room_and_runs_on_meanwhile(a_server, eventually) ->
     other.end()
     eventually(lambda: kernel.on_node()["gpus"] == 0.75)
     assert kernel.run("print(mebibytes())").text.split() == ["3072", "3072"]
-    with pytest.raises(a_server.refusal, match=r"409: .*takes 2 devices"):
+    with pytest.raises(a_shared_server.refusal, match=r"409: .*takes 2 devices"):
         patch(kernel, gpus=1.5)
     kernel.end()
 
 
-def test_memory_leaves_when_asked_and_is_back_at_its_place_for_the_next_cell(a_server, eventually) -> None:
-    kernel = a_server.start("python3.gpu-0.5")
+def test_memory_leaves_when_asked_and_is_back_at_its_place_for_the_next_cell(a_shared_server, eventually) -> None:
+    kernel = a_shared_server.start("python3.gpu-0.5")
     kernel.run(GPU)
     at = kernel.run(FILL.format(seed=2, mebibytes=256)).text.split()
 
     def is_asked() -> bool:
-        with contextlib.suppress(a_server.refusal):  # ended, but its relay may not have reported it
+        with contextlib.suppress(a_shared_server.refusal):  # ended, but its relay may not have reported it
             return bool(post(kernel, "swap-out"))
         return False
 
     eventually(is_asked)
     report = eventually(lambda: kernel.on_node() if kernel.on_node()["state"] == "swapped_out" else None)
     assert report["residency"]["swapped_bytes"] == 256 * MIB
-    assert a_server.status()["node"]["host_copies"]["used_bytes"] >= 256 * MIB
+    assert a_shared_server.status()["node"]["host_copies"]["used_bytes"] >= 256 * MIB
     # Where copying back takes long, a line before it says so.
     assert kernel.run(CHECK).text.splitlines()[-1].split() == [*at, "True"]
     eventually(lambda: kernel.on_node()["state"] == "on_gpu")  # as the gateway sees it, a moment later
@@ -84,8 +84,7 @@ def test_the_command_line_asks_the_gateway(a_server, a_folder: Path, an_environm
     environment = {**an_environment, "JUPYTER_RUNTIME_DIR": str(a_folder / "jupyter-server")}
 
     def aliquot(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", *words]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=90, check=False)
+        return warm_start.run(warm_start.SERVER, [*warm_start.ALIQUOT, *words], env=environment, timeout=90)
 
     grown = aliquot("resize", kernel.id[:8], "0.5")
     assert grown.stdout == f"{kernel.id[:8]} has 0.5 GPU, 2.0 GiB\n", grown.stderr

@@ -77,17 +77,17 @@ def a_static_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return program
 
 
-def test_a_static_program_with_a_driver_of_its_own_is_shown(a_server, eventually, a_static_program) -> None:
-    kernel = a_server.start("python3.gpu-0.25")
+def test_a_static_program_with_a_driver_of_its_own_is_shown(a_shared_server, eventually, a_static_program) -> None:
+    kernel = a_shared_server.start("python3.gpu-0.25")
     assert kernel.run(RUN_STATIC.format(program=str(a_static_program))).text.strip() == "there"
     (found,) = eventually(lambda: kernel.on_node()["uncontrolled_processes"])
     assert (found["used_bytes"], found["charged_bytes"], found["why"]) == (64 * MIB, 0, "not registered")
     kernel.end()
-    eventually(lambda: a_server.status()["devices"][0]["used_bytes"] == 0)
+    eventually(lambda: a_shared_server.status()["devices"][0]["used_bytes"] == 0)
 
 
-def test_an_escaped_process_is_shown_with_its_kernel_which_runs_on(a_server, eventually) -> None:
-    kernel = a_server.start("python3.gpu-0.25")
+def test_an_escaped_process_is_shown_with_its_kernel_which_runs_on(a_shared_server, eventually) -> None:
+    kernel = a_shared_server.start("python3.gpu-0.25")
     assert kernel.run(ESCAPE).text.strip() == "there"
     (found,) = eventually(lambda: kernel.on_node()["uncontrolled_processes"])
     assert (found["used_bytes"], found["charged_bytes"], found["why"]) == (64 * MIB, 0, "not registered")

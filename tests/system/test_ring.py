@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import pytest
+import warm_start
 
 MIB = 1 << 20
 GPU = """
@@ -53,25 +52,25 @@ def is_told_why(report: Any) -> Any:
     return report if report and "0.5 GPU" in (report["reason"] or "") else None
 
 
-def test_a_kernel_sees_a_gpu_of_its_own_size(a_server) -> None:
-    kernel = a_server.start("python3.gpu-0.25")
+def test_a_kernel_sees_a_gpu_of_its_own_size(a_shared_server) -> None:
+    kernel = a_shared_server.start("python3.gpu-0.25")
     outcome = kernel.run(GPU + "print(*call_two(cu.cuMemGetInfo()))".replace("call_two", "(lambda a: a[1:])"))
     assert outcome.text.split() == [str(1024 * MIB), str(1024 * MIB)], outcome
     kernel.end()
 
 
-def test_processes_of_one_kernel_share_its_quota_to_the_byte(a_server, eventually) -> None:
-    kernel = a_server.start("python3.gpu-0.25")
+def test_processes_of_one_kernel_share_its_quota_to_the_byte(a_shared_server, eventually) -> None:
+    kernel = a_shared_server.start("python3.gpu-0.25")
     outcome = kernel.run(f"CHILD = {GREEDY_CHILD!r}\n" + GREEDY_FAMILY)
     want_bytes = 1024 * MIB
     assert outcome.text.strip() == str(want_bytes), outcome
     eventually(lambda: kernel.used_bytes() == want_bytes)
-    eventually(lambda: a_server.status()["devices"][0]["used_bytes"] == want_bytes)
+    eventually(lambda: a_shared_server.status()["devices"][0]["used_bytes"] == want_bytes)
     kernel.end()
 
 
-def test_a_sigkilled_kernel_returns_its_memory_and_starts_again_with_its_grant(a_server, eventually) -> None:
-    kernel = a_server.start("python3.gpu-0.5")
+def test_a_sigkilled_kernel_returns_its_memory_and_starts_again_with_its_grant(a_shared_server, eventually) -> None:
+    kernel = a_shared_server.start("python3.gpu-0.5")
     outcome = kernel.run(GPU + "call(cu.cuMemAlloc(512 << 20)); import os; print(os.getpid())")
     eventually(lambda: kernel.used_bytes() == 512 * MIB)
     os.kill(int(outcome.text), signal.SIGKILL)
@@ -83,10 +82,10 @@ def test_a_sigkilled_kernel_returns_its_memory_and_starts_again_with_its_grant(a
     kernel.end()
 
 
-def test_a_kernel_that_must_wait_is_pending_and_starts_when_there_is_room(a_server, eventually) -> None:
-    first = a_server.start("python3.gpu-1")
+def test_a_kernel_that_must_wait_is_pending_and_starts_when_there_is_room(a_shared_server, eventually) -> None:
+    first = a_shared_server.start("python3.gpu-1")
     eventually(lambda: (first.on_node() or {}).get("state") == "on_gpu")
-    second = a_server.start("python3.gpu-0.5")
+    second = a_shared_server.start("python3.gpu-0.5")
     assert second.model()["execution_state"] == "starting"
     waiting = eventually(lambda: is_told_why(second.on_node()))
     assert waiting["state"] == "queued"
@@ -96,19 +95,19 @@ def test_a_kernel_that_must_wait_is_pending_and_starts_when_there_is_room(a_serv
     second.end()
 
 
-def test_a_withdrawn_start_leaves_nothing(a_server, eventually) -> None:
-    first = a_server.start("python3.gpu-1")
+def test_a_withdrawn_start_leaves_nothing(a_shared_server, eventually) -> None:
+    first = a_shared_server.start("python3.gpu-1")
     eventually(lambda: (first.on_node() or {}).get("state") == "on_gpu")
-    second = a_server.start("python3.gpu-0.5")
+    second = a_shared_server.start("python3.gpu-0.5")
     eventually(lambda: second.on_node())
     second.end()
     assert second.on_node() is None
-    assert a_server.status()["queue"]["length"] == 0
+    assert a_shared_server.status()["queue"]["length"] == 0
     first.end()
-    eventually(lambda: a_server.status()["devices"][0]["reserved_bytes"] == 0)
+    eventually(lambda: a_shared_server.status()["devices"][0]["reserved_bytes"] == 0)
 
 
-def test_a_wrong_size_is_refused_with_a_reason(a_server) -> None:
+def test_a_wrong_size_is_refused_with_a_reason(a_shared_server) -> None:
     want_words = {
         "python3.gpu-0": "0.01",
         "python3.gpu--1": "python3.gpu-0.25",
@@ -119,30 +118,31 @@ def test_a_wrong_size_is_refused_with_a_reason(a_server) -> None:
         "nosuchbase.gpu-0.25": "nosuchbase",
         "python3.gpu-0.5-0g": "GiB",
     }
+    before, log = a_shared_server.status()["kernels"], len(a_shared_server.log.read_text())
     for name, words in want_words.items():
-        with pytest.raises(a_server.refusal) as refused:
-            pytest.fail(f"{name} was accepted: {a_server.start(name).model()}")
+        with pytest.raises(a_shared_server.refusal) as refused:
+            pytest.fail(f"{name} was accepted: {a_shared_server.start(name).model()}")
         assert 400 <= refused.value.status < 500, name
         assert words in refused.value.message, name
-    assert a_server.status()["kernels"] == []
-    assert "Traceback" not in a_server.log.read_text()
+    assert a_shared_server.status()["kernels"] == before
+    assert "Traceback" not in a_shared_server.log.read_text()[log:]
 
 
-def test_plain_kernels_start_beside_sized_ones(a_server) -> None:
-    kernel = a_server.start("python3")
+def test_plain_kernels_start_beside_sized_ones(a_shared_server) -> None:
+    kernel = a_shared_server.start("python3")
     assert kernel.run("import os; print('ALIQUOT_KERNEL_DIR' in os.environ)").text.strip() == "False"
     assert kernel.on_node() is None
     kernel.end()
 
 
-def test_interrupt_ends_a_cell_and_restart_keeps_the_size(a_server, eventually) -> None:
-    kernel = a_server.start("python3.gpu-0.25")
+def test_interrupt_ends_a_cell_and_restart_keeps_the_size(a_shared_server, eventually) -> None:
+    kernel = a_shared_server.start("python3.gpu-0.25")
     kernel.run(GPU + "call(cu.cuMemAlloc(64 << 20))")
     cell = kernel.send("import time\nprint('on', flush=True)\ntime.sleep(60)")
     kernel.wait_for_text("on")
-    a_server.call("POST", f"/api/kernels/{kernel.id}/interrupt")
+    a_shared_server.call("POST", f"/api/kernels/{kernel.id}/interrupt")
     assert "KeyboardInterrupt" in kernel.outcome(cell).error
-    a_server.call("POST", f"/api/kernels/{kernel.id}/restart")
+    a_shared_server.call("POST", f"/api/kernels/{kernel.id}/restart")
     kernel.reconnect()
     assert kernel.run(GPU + "print(call(cu.cuDeviceTotalMem(device)))").text.strip() == str(1024 * MIB)
     eventually(lambda: kernel.used_bytes() == 0)
@@ -156,11 +156,10 @@ def test_a_stopped_server_leaves_no_kernel_and_no_reservation(
     pid = int(kernel.run("import os; print(os.getpid())").text)
     a_server.stop()
     eventually(lambda: not Path(f"/proc/{pid}").exists())
-    command = [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", "status", "--json"]
+    words = [*warm_start.ALIQUOT, "status", "--json"]
 
     def is_empty() -> bool:
-        shown = subprocess.run(command, env=an_environment, capture_output=True, text=True, check=True)
-        return '"kernels": []' in shown.stdout
+        return '"kernels": []' in warm_start.run(warm_start.SERVER, words, env=an_environment, timeout=90).stdout
 
     eventually(is_empty)
 
@@ -177,8 +176,8 @@ def test_two_gateways_on_one_node_share_what_there_is(a_server, another_server, 
     second.end()
 
 
-def test_a_kernel_killed_while_allocating_leaks_nothing(a_server, eventually) -> None:
-    kernel = a_server.start("python3.gpu-0.5")
+def test_a_kernel_killed_while_allocating_leaks_nothing(a_shared_server, eventually) -> None:
+    kernel = a_shared_server.start("python3.gpu-0.5")
     churn = textwrap.dedent("""
     import os, threading
     print(os.getpid(), flush=True)
@@ -192,5 +191,5 @@ def test_a_kernel_killed_while_allocating_leaks_nothing(a_server, eventually) ->
     pid = int(kernel.run(GPU + churn).text)
     eventually(lambda: (kernel.on_node() or {}).get("peak_bytes"))
     os.kill(pid, signal.SIGKILL)
-    eventually(lambda: kernel.used_bytes() == a_server.status()["devices"][0]["used_bytes"] == 0)
+    eventually(lambda: kernel.used_bytes() == a_shared_server.status()["devices"][0]["used_bytes"] == 0)
     kernel.end()
