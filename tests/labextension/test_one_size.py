@@ -35,16 +35,12 @@ _IS_CALLED = "name => jupyterapp.shell.currentWidget?.sessionContext?.session?.k
 
 
 def test_a_resize_is_told_everywhere_at_once_and_stays_over_reload_save_restart_and_the_servers_return(
-    an_aliquot_lab: LabProcess, a_page: Page
+    an_aliquot_lab: LabProcess, a_real_lab: LabPage
 ) -> None:
-    an_aliquot_lab.end_kernels()
-    lab, path = _a_sized_notebook(an_aliquot_lab, a_page)
-    try:
-        _resizes_everywhere(lab.page, IN_LAB)
-        _stays(lab, an_aliquot_lab, path)
-        assert lab.errors == []
-    finally:
-        an_aliquot_lab.end_kernels()
+    path = _a_sized_notebook(an_aliquot_lab, a_real_lab)
+    _resizes_everywhere(a_real_lab.page, IN_LAB)
+    _stays(a_real_lab, an_aliquot_lab, path)
+    assert a_real_lab.errors == []
 
 
 _OPEN_CONSOLE = """async () => {
@@ -72,37 +68,34 @@ _SHOWN = """() => {
 
 
 def test_a_resize_leaves_a_consoles_cells_and_a_cell_that_runs_as_they_are(
-    an_aliquot_lab: LabProcess, a_page: Page, tmp_path: Path
+    an_aliquot_lab: LabProcess, a_real_lab: LabPage, tmp_path: Path
 ) -> None:
-    an_aliquot_lab.end_kernels()
-    lab, _ = _a_sized_notebook(an_aliquot_lab, a_page)
-    try:
-        a_page.wait_for_function(_IS_IDLE)
-        a_page.evaluate(_OPEN_CONSOLE)
-        a_page.wait_for_function("() => 'context' in (jupyterapp.shell.currentWidget ?? {})")
-        before = a_page.evaluate(_CONSOLE)
-        assert (before[0], "print('typed')" in before[1]) == ("python3.gpu-0.25", True)
-        flag = str(tmp_path / "go on")
-        wait = f"import os, time\nprint('one', flush=True)\nwhile not os.path.exists({flag!r}):\n    time.sleep(0.01)"
-        a_page.evaluate(_RUN, f"{wait}\nprint('two')")
-        a_page.wait_for_function(f"want => ({_SHOWN})() === want", arg="one\n")
-        kernel_id = a_page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.id")
-        _ask(an_aliquot_lab, "PATCH", f"aliquot/api/v1/kernels/{kernel_id}", {"gpus": 0.5})
-        a_page.wait_for_function(_IS_CALLED, arg="python3.gpu-0.5")
-        a_page.wait_for_function(f"want => ({_CONSOLE})()[0] === want", arg="python3.gpu-0.5")
-        Path(flag).touch()
-        a_page.wait_for_function(_IS_IDLE)
-        a_page.wait_for_function(f"want => ({_SHOWN})() === want", arg="one\ntwo\n")
-        assert a_page.evaluate(_CONSOLE) == ["python3.gpu-0.5", before[1]]
-        assert lab.errors == []
-    finally:
-        an_aliquot_lab.end_kernels()
+    _a_sized_notebook(an_aliquot_lab, a_real_lab)
+    page = a_real_lab.page
+    page.wait_for_function(_IS_IDLE)
+    page.evaluate(_OPEN_CONSOLE)
+    page.wait_for_function("() => 'context' in (jupyterapp.shell.currentWidget ?? {})")
+    before = page.evaluate(_CONSOLE)
+    assert (before[0], "print('typed')" in before[1]) == ("python3.gpu-0.25", True)
+    flag = str(tmp_path / "go on")
+    wait = f"import os, time\nprint('one', flush=True)\nwhile not os.path.exists({flag!r}):\n    time.sleep(0.01)"
+    page.evaluate(_RUN, f"{wait}\nprint('two')")
+    page.wait_for_function(f"want => ({_SHOWN})() === want", arg="one\n")
+    kernel_id = page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.id")
+    _ask(an_aliquot_lab, "PATCH", f"aliquot/api/v1/kernels/{kernel_id}", {"gpus": 0.5})
+    page.wait_for_function(_IS_CALLED, arg="python3.gpu-0.5")
+    page.wait_for_function(f"want => ({_CONSOLE})()[0] === want", arg="python3.gpu-0.5")
+    Path(flag).touch()
+    page.wait_for_function(_IS_IDLE)
+    page.wait_for_function(f"want => ({_SHOWN})() === want", arg="one\ntwo\n")
+    assert page.evaluate(_CONSOLE) == ["python3.gpu-0.5", before[1]]
+    assert a_real_lab.errors == []
 
 
 def test_a_page_whose_server_was_away_learns_the_size_that_was_given_before_it_came_back(a_page: Page) -> None:
     options = ("--Aliquot.keep_kernels=auto",)
     with LabProcess(with_aliquot=True, options=options, port=free_port()) as server:
-        _a_sized_notebook(server, a_page)
+        _a_sized_notebook(server, LabPage(a_page).open(server.lab_url))
         try:
             assert resize(a_page, {"gpus": 0.5}, "0.5 GPU", IN_LAB)["status"] == 200
             kernel_id = a_page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.id")
@@ -120,9 +113,10 @@ def test_a_page_whose_server_was_away_learns_the_size_that_was_given_before_it_c
 def test_a_users_own_server_in_gateway_mode_tells_the_size_that_its_kernel_has_on_the_gateway(
     alices_lab: LabProcess, a_page: Page
 ) -> None:
-    lab, path = _a_sized_notebook(alices_lab, a_page)
+    lab = LabPage(a_page).open(alices_lab.lab_url)
+    path = _a_sized_notebook(alices_lab, lab)
     try:
-        _resizes_everywhere(lab.page, IN_LAB)
+        _resizes_everywhere(a_page, IN_LAB)
         _stays(lab, alices_lab, path)
     finally:
         alices_lab.end_kernels()
@@ -160,17 +154,13 @@ def _a_name() -> str:
     return f"one-size-{uuid.uuid4().hex[:8]}.ipynb"
 
 
-def _a_sized_notebook(server: LabProcess, page: Page) -> tuple[LabPage, str]:
-    """Open a notebook at 0.25 GPU in Lab, next to the panel of running kernels.
-
-    Return the page, and the notebook's path.
-    """
+def _a_sized_notebook(server: LabProcess, lab: LabPage) -> str:
+    """Open a notebook at 0.25 GPU in Lab, next to the panel of running kernels; return its path."""
     path = an_empty_notebook(server.notebooks, _a_name(), "python3.gpu-0.25")
-    lab = LabPage(page).open(server.lab_url)
     lab.open_notebook(path, "python3.gpu-0.25")
     lab.finish_command("running:show-panel")
-    page.locator("#jp-running-sessions").get_by_text(f"{PYTHON} · 0.25 GPU").first.wait_for()
-    return lab, path
+    lab.page.locator("#jp-running-sessions").get_by_text(f"{PYTHON} · 0.25 GPU").first.wait_for()
+    return path
 
 
 def _resizes_everywhere(page: Page, places: list[tuple[str, str]]) -> None:
