@@ -71,6 +71,12 @@ def test_a_program_has_its_own_words_variables_folder_and_files(a_way: str, kind
     assert (tmp_path / "err").read_text() == "__main__\n"
 
 
+def test_a_program_that_is_run_to_its_end_is_told_with_all_that_it_wrote(tmp_path: Path) -> None:
+    words = ["-c", "import sys; print(sys.stdin.read() + 'out'); print('err', file=sys.stderr); sys.exit(3)"]
+    done = warm_start.run(LIGHT, words, cwd=tmp_path, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "out\n", "err\n")
+
+
 def test_a_process_keeps_its_number_until_its_end_is_asked_for(a_way: str) -> None:
     process = warm_start.start(LIGHT, SLEEP)
     assert process.poll() is None
