@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-from plan import allocation, forecasts, kai_page, large, published, sharing, throughput
+from plan import admission, allocation, forecasts, kai_page, large, published, sharing, throughput
 from report import Row, publish, read_arguments
 
 SMOKE = {
@@ -57,6 +57,7 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
     )
     rows += sharing.rows(arguments.data, arguments.shared_jobs, arguments.shared_kinds, told)
     rows += large.rows(arguments.nodes, arguments.requests, told)
+    rows += admission.rows(arguments.nodes // 10, arguments.requests // 10, told)
     rows += throughput.rows(arguments.jobs, told)
     return rows
 

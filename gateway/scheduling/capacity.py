@@ -7,7 +7,7 @@ A kernel is on one node: the node is chosen first, then its devices. It uses the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -80,6 +80,10 @@ class NodeRoom:
     is_busy: bool = False
 
 
+# The key of a node among others, and the parts that it has for a request, or why it has none.
+Placement = tuple[Score, "tuple[Part, ...] | Refusal"]
+
+
 @dataclass(frozen=True)
 class Capacity:
     """The free capacity. ``closed`` are devices whose capacity an earlier request waits for.
@@ -101,10 +105,25 @@ class Capacity:
     overcommit: float = math.inf
     node_order: NodeOrder = NodeOrder.BEST_FIT
     usual: Fragmentation | None = None
+    # Placements that were found, by node and size, and variants of this capacity: a plan asks for the same often.
+    _placed: dict[str, dict[tuple[Request, str], Placement]] = field(init=False, default_factory=dict, compare=False)
+    _variants: dict[object, Capacity] = field(init=False, default_factory=dict, compare=False)
 
     def under(self, overcommit: float) -> Capacity:
         """Return the capacity for a kernel of a team that overcommits devices so far at most."""
-        return self if overcommit == self.overcommit else replace(self, overcommit=overcommit)
+        if overcommit == self.overcommit:
+            return self
+        if overcommit not in self._variants:
+            self._variants[overcommit] = replace(self, overcommit=overcommit)
+        return self._variants[overcommit]
+
+    def without(self, uuids: frozenset[str]) -> Capacity:
+        """Return the capacity with none on these devices."""
+        if uuids <= self.closed:
+            return self
+        if uuids not in self._variants:
+            self._variants[uuids] = replace(self, closed=self.closed | uuids)
+        return self._variants[uuids]
 
     def states(self, workload_class: WorkloadClass) -> list[DeviceState]:
         """Return the devices, as far as a request of this class may reserve parts of them."""
@@ -136,25 +155,32 @@ class Capacity:
         return resize(states, held.parts, *size, is_burstable=is_burstable, host=host)
 
     def _place_anywhere(self, request: Request) -> tuple[Part, ...] | Refusal:
-        size, is_burstable = (request.gpus.hundredths, request.memory_limit), request.residency != "off"
         found: list[tuple[bool, Score, int, tuple[Part, ...]]] = []
         refusals: list[Refusal] = []
+        size = (request, request.residency)
         for place_of_node, (name, room) in enumerate(self.nodes.items()):
-            states = self._states_of(name, request.workload_class)
-            if room.is_shut or room.is_away:
-                states = [_full(one) for one in states]
-            elif self.shut:
-                states = [_full(one) if one.uuid in self.shut else one for one in states]
-            placed = place(states, *size, is_burstable=is_burstable, host=self._host(name))
+            known = self._placed.setdefault(name, {})
+            if size not in known:
+                known[size] = self._place_on(name, request)
+            key, placed = known[size]
             if isinstance(placed, Refusal):
                 refusals.append(placed)
-                continue
-            if len(self.nodes) == 1:
-                return placed
-            found.append((room.is_busy, self._key_of(states, placed), place_of_node, placed))
+            else:
+                found.append((room.is_busy, key, place_of_node, placed))
         if found:
             return min(found)[-1]
         return min(refusals, key=lambda one: _GRAVITY.get(one.code, len(_GRAVITY)), default=_NO_DEVICES)
+
+    def _place_on(self, name: str, request: Request) -> Placement:
+        """Return the parts of a node for a request, or its refusal, and the node's key among others."""
+        size, is_burstable = (request.gpus.hundredths, request.memory_limit), request.residency != "off"
+        states, room = self._states_of(name, request.workload_class), self.nodes[name]
+        if room.is_shut or room.is_away:
+            states = [_full(one) for one in states]
+        elif self.shut:
+            states = [_full(one) if one.uuid in self.shut else one for one in states]
+        placed = place(states, *size, is_burstable=is_burstable, host=self._host(name))
+        return ((), placed) if isinstance(placed, Refusal) else (self._key_of(states, placed), placed)
 
     def _key_of(self, states: Sequence[DeviceState], placed: Iterable[Part]) -> Score:
         taken = {part.uuid: part.hundredths for part in placed}
@@ -277,7 +303,12 @@ class Capacity:
     def _with_room(self, parts: Iterable[Part], **changes: Any) -> Capacity:
         node = self.node_of(parts)
         room = replace(self.nodes.get(node) or NodeRoom(), **changes)
-        return replace(self, nodes={**self.nodes, node: room})
+        return self._remember(replace(self, nodes={**self.nodes, node: room}), {node})
+
+    def _remember(self, changed: Capacity, nodes: Collection[str]) -> Capacity:
+        """Return a capacity that differs in these nodes alone, with what was found on the others."""
+        changed._placed.update({node: one for node, one in self._placed.items() if node not in nodes})
+        return changed
 
     def _changed(self, held: Held, sign: int) -> Capacity:
         reserved, lowered = dict(self.reserved), dict(self.lowered)
@@ -292,7 +323,8 @@ class Capacity:
             elif held.overcommit in ratios:
                 ratios.remove(held.overcommit)
             lowered[part.uuid] = tuple(ratios)
-        return replace(self, reserved=reserved, lowered=lowered)
+        nodes = {self._by_uuid[part.uuid].node for part in held.parts if part.uuid in self._by_uuid}
+        return self._remember(replace(self, reserved=reserved, lowered=lowered), nodes)
 
 
 def _full(state: DeviceState) -> DeviceState:

@@ -30,7 +30,7 @@ from .capacity import Capacity, Held
 from .cordons import DRAIN, kept_off
 from .ledger import Holding, LedgerSnapshot
 from .lending.backfill import is_harmless
-from .lending.reclaim import Evict, State, reclaim
+from .lending.reclaim import Evict, Kind, State, reclaim
 from .lending.team_quotas import Claimant, Shortage, TeamQuotas, ranked
 from .queue_policy import by_policy
 from .resize import check_devices, needs_capacity
@@ -176,8 +176,9 @@ class Serving:
         self.kept_off: set[str] = set()
         self._now = now
         # Requests for which no kernel can leave, and whether kernels delay those ahead, of this plan so far.
-        self._irreclaimable: set[tuple[str, Request, Held | None]] = set()
+        self._irreclaimable: set[tuple[object, Request, Held | None]] = set()
         self._harmless: dict[object, bool] = {}
+        self._kinds: dict[str, Kind] = {}
         # Refusals of this plan. They hold for later requests of the same size: capacity only shrinks.
         self._refused: dict[tuple[Request, str], Refusal] = {}
         self._found_never: dict[tuple[Request, str], AliquotError | None] = {}
@@ -339,11 +340,14 @@ class Serving:
 
         What they leave is the request's; the others get what is free beside both.
         """
-        key = (entry.owner, entry.request, entry.devices)
+        # Without backfilled kernels, which leave for those that they passed, all of a team stand alike.
+        is_alike = self.quotas is not None and not self._has_backfilled and not entry.replaces
+        team = self.quotas.team_of(entry.owner, entry.teams) if self.quotas is not None and is_alike else None
+        key = (entry.owner if team is None else (team,), entry.request, entry.devices)
         if key in self._irreclaimable or (self.quotas is None and not self._has_backfilled):
             return False
         taken = frozenset(one.kernel_id for one in self.evictions)
-        state = State(self.snapshot, self.capacity, self._quotas_for(entry), self._now, taken)
+        state = State(self.snapshot, self.capacity, self._quotas_for(entry), self._now, taken, self._kinds)
         found = reclaim(state, entry.kernel_id, entry.claimant, entry.since)
         if found is None or self._may_pass(entry, found.parts, self._ahead_without(found.leavers)) is None:
             self._irreclaimable.add(key)

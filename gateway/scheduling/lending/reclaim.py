@@ -8,7 +8,7 @@ A kernel that cannot be swapped out ends only where its team's policy says so.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from jupyter_aliquot.gateway.scheduling.capacity import Capacity, Held
 from jupyter_aliquot.gateway.scheduling.ledger import Holding, LedgerSnapshot
@@ -21,6 +21,8 @@ from .team_quotas import Claimant, TeamQuotas, ranked
 
 # A kernel that may leave, and whether it does for a quota.
 Candidate = tuple[Holding, bool]
+# The team of a kernel, and the models of its devices.
+Kind = tuple[str, tuple[str, ...]]
 # The most kernels that are tried as the first to leave.
 _MOST_TRIES = 8
 
@@ -59,7 +61,8 @@ class Reclaim:
 class State:
     """The state of a plan when a request does not fit.
 
-    The kernels ``taken`` leave for an earlier request.
+    The kernels ``taken`` leave for an earlier request. ``kinds`` has the team and the models of each
+    kernel that a plan has looked at.
     """
 
     snapshot: LedgerSnapshot
@@ -67,6 +70,15 @@ class State:
     quotas: TeamQuotas | None
     now: float
     taken: frozenset[str] = frozenset()
+    kinds: dict[str, Kind] = field(default_factory=dict)
+
+    def kind_of(self, quotas: TeamQuotas, holding: Holding) -> Kind:
+        """Return the team of a kernel, and the models of its devices."""
+        kernel_id = holding.grant.kernel_id
+        if kernel_id not in self.kinds:
+            team = quotas.team_of(holding.grant.owner, holding.requester.teams)
+            self.kinds[kernel_id] = (team, tuple(use.model for use in quotas.uses_of(holding)))
+        return self.kinds[kernel_id]
 
 
 def reclaim(state: State, kernel_id: str, claimant: Claimant, since: float) -> Reclaim | None:
@@ -93,9 +105,11 @@ def _choose(
     """Return the first kernels that suffice, without those that are not needed beside the others."""
     chosen: list[Candidate] = []
     capacity, quotas = state.capacity, state.quotas
+    known: dict[Kind, bool] = {}
     for holding, is_for_quota in candidates:
-        if is_for_quota and not _may_be_taken(quotas, claimant, holding):
+        if is_for_quota and not _may_be_taken(state, quotas, claimant, holding, known):
             continue
+        known.clear()
         chosen.append((holding, is_for_quota))
         capacity, quotas = _without(state, capacity, quotas, [holding])
         if (parts := _parts(capacity, quotas, claimant)) is not None:
@@ -131,13 +145,21 @@ def _candidates(state: State, kernel_id: str, claimant: Claimant, since: float) 
     if quotas is None:
         return found
     team = quotas.team_of(claimant.owner, claimant.groups)
+    # A team that borrows nothing has nothing to give, whichever kernels leave before.
+    models, tree = quotas.shown_models, quotas.tree
+    borrowing = {one for one in quotas.quotas.teams if any(tree.borrowed(one, model) > 0 for model in models)} - {team}
+    if not borrowing:
+        return found
+    there = state.snapshot.holdings.values()
+    teams = {one.grant.kernel_id: state.kind_of(quotas, one)[0] for one in there}
     others = [
-        holding
-        for holding in state.snapshot.holdings.values()
-        if holding not in backfilled and _can_leave(state, holding) and _has_run(state, quotas, holding)
+        one
+        for one in there
+        if teams[one.grant.kernel_id] in borrowing
+        and one not in backfilled
+        and _can_leave(state, one)
+        and _has_run(state, quotas, one)
     ]
-    teams = {one.grant.kernel_id: quotas.team_of(one.grant.owner, one.requester.teams) for one in others}
-    others = [one for one in others if teams[one.grant.kernel_id] != team]
     parts = quotas.tree.surplus_parts(dict.fromkeys(teams.values()))
 
     def order(one: Holding) -> tuple[bool, bool, bool, float, float, str]:
@@ -187,14 +209,20 @@ def _may_be_ended(quotas: TeamQuotas | None, holding: Holding) -> bool:
     return team.may_be_ended == "any" or holding.grant.request.workload_class is WorkloadClass.OPPORTUNISTIC
 
 
-def _may_be_taken(quotas: TeamQuotas | None, claimant: Claimant, holding: Holding) -> bool:
-    """Return whether the holding's team borrows what the claimant's team is owed."""
+def _may_be_taken(
+    state: State, quotas: TeamQuotas | None, claimant: Claimant, holding: Holding, known: dict[Kind, bool]
+) -> bool:
+    """Return whether the holding's team borrows what the claimant's team is owed.
+
+    *known* has the answers by kind while no kernel more is chosen.
+    """
     if quotas is None:
         return False
-    mine = quotas.team_of(claimant.owner, claimant.groups)
-    theirs = quotas.team_of(holding.grant.owner, holding.requester.teams)
-    models: Sequence[str] = [use.model for use in quotas.uses_of(holding)]
-    return any(quotas.tree.may_reclaim(mine, theirs, model, claimant.more) for model in models)
+    kind = state.kind_of(quotas, holding)
+    if kind not in known:
+        mine = quotas.team_of(claimant.owner, claimant.groups)
+        known[kind] = any(quotas.tree.may_reclaim(mine, kind[0], model, claimant.more) for model in kind[1])
+    return known[kind]
 
 
 def _without(

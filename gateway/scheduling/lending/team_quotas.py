@@ -202,7 +202,7 @@ class TeamQuotas:
             if self._lacks(claimant, model):
                 continue
             of_others = frozenset(uuid for uuid, one in self.models.items() if one != model)
-            placed = claimant.place(replace(capacity, closed=capacity.closed | of_others))
+            placed = claimant.place(capacity.without(of_others))
             if not isinstance(placed, Refusal):
                 return placed
             refusal = refusal or placed

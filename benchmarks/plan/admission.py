@@ -1,0 +1,67 @@
+"""The time of one plan of admission: the kernels of two hundred users in twenty teams, and requests that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from random import Random
+from time import process_time
+
+from report import Row
+
+from jupyter_aliquot.gateway.scheduling.ledger import Device, Holding, KernelRef, LedgerSnapshot, Node
+from jupyter_aliquot.gateway.scheduling.planner import Pending, plan
+from jupyter_aliquot.gateway.teams.reading import read_quotas
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
+
+DEVICES, TEAMS, USERS = 8, 20, 200
+SIZES = (25, 50, 100, 100, 200, 400)
+MEMORY = Bytes(80 << 30)
+FREE = 0.01  # of the devices
+ROUNDS = 3
+
+
+def a_full_ledger(nodes: int) -> LedgerSnapshot:
+    """Return nodes of which nearly each device is held whole by a kernel."""
+    random, found, holdings = Random(1), [], dict[str, Holding]()
+    for name in (f"n{at}" for at in range(nodes)):
+        devices = []
+        for index in range(DEVICES):
+            held = 0 if random.random() < FREE else 100
+            uuid = f"GPU-{name}-{index}"
+            devices.append(Device(uuid, index, "Bench", MEMORY, GpuShare(held), Bytes(int(MEMORY) * held // 100)))
+            if held:
+                request, quota = Request(GpuShare(100)), Quota(uuid, index, GpuShare(100), MEMORY)
+                grant = Grant(uuid, f"u{random.randrange(USERS)}", request, name, (quota,), "", ())
+                holdings[uuid] = Holding(grant, KernelRef(uuid, grant.owner), 0.0)
+        found.append(Node(name, "bench", tuple(devices), evicted=frozenset()))
+    return LedgerSnapshot(others=tuple(found), holdings=holdings, quotas=read_quotas(_file(nodes), "bench.yaml"))
+
+
+def _file(nodes: int) -> str:
+    teams = "".join(
+        f"  t{team}: {{users: [{', '.join(f'u{user}' for user in range(team, USERS, TEAMS))}], "
+        f"nominalQuota: {nodes * DEVICES // TEAMS}}}\n"
+        for team in range(TEAMS)
+    )
+    return f"queue: {{order: las}}\nteams:\n{teams}"
+
+
+def a_queue(count: int) -> list[Pending]:
+    """Return requests of all users."""
+    random = Random(2)
+    return [
+        Pending(f"p{at}", f"u{random.randrange(USERS)}", Request(GpuShare(random.choice(SIZES))), float(at))
+        for at in range(count)
+    ]
+
+
+def rows(nodes: int, requests: int, told: Callable[[str], None]) -> Iterator[Row]:
+    """Yield the processor time of a plan, the least of some rounds."""
+    told(f"a plan of admission for {nodes} nodes, {requests} requests")
+    ledger, queue = a_full_ledger(nodes), a_queue(requests)
+    times = []
+    for _ in range(ROUNDS):
+        began = process_time()
+        plan(ledger, queue, 1e5)
+        times.append(process_time() - began)
+    yield Row(f"admission, {nodes} nodes × {DEVICES}, {requests} requests: a plan", 1000 * min(times), "ms")
