@@ -14,11 +14,11 @@ from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota,
 
 NODES, SIZES = 10, (25, 50, 100)
 MEMORY = Bytes(8 << 30)
-TEAMS = "teams:\n  a: {users: [ann], nominalQuota: 2}\n  b: {users: [bob], nominalQuota: 2}\n"
+TEAMS = "teams:\n  a: {users: [ann], nominalQuota: 1000}\n  b: {users: [bob], nominalQuota: 1000}\n"
 
 
 def a_full_ledger() -> LedgerSnapshot:
-    """Return nodes of one device each, all of which ann's team has, with eight of them on loan."""
+    """Return nodes of one device each, all of which ann has."""
     nodes, holdings = [], {}
     for at in range(NODES):
         uuid = f"GPU-{at}"
