@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 from jupyter_aliquot.gateway.base.clock import Clock, iso_moment
 from jupyter_aliquot.gateway.culling.policy import Announcement
-from jupyter_aliquot.gateway.planning.forecast import MOST_AHEAD, Calibration, Habits, Holder, forecasts
+from jupyter_aliquot.gateway.planning.forecast import (
+    MOST_AHEAD,
+    Calibration,
+    Forecast,
+    Habits,
+    Holder,
+    forecasts,
+)
 from jupyter_aliquot.gateway.planning.jobs import DEVICE
 from jupyter_aliquot.gateway.reports.kernel import PredictedStart
 from jupyter_aliquot.gateway.scheduling.ledger import Holding, LedgerSnapshot
@@ -31,6 +40,9 @@ _MILLI = DEVICE // WHOLE
 _FOR_ROOM = (WaitCode.GPU, WaitCode.GPU_MEMORY, WaitCode.AHEAD)
 # Forecasts take a tenth of the time at most, however often kernels come and go; an older one serves meanwhile.
 _RESTS = 9
+
+# Runs a forecast beside the event loop: for thousands of kernels it takes seconds.
+Submit = Callable[[Callable[[], "list[Forecast]"]], "Future[list[Forecast]]"]
 
 
 class ExpectedStarts:
@@ -73,14 +85,20 @@ class ExpectedStarts:
 
 
 class PredictedStarts:
-    """The predictions. Made by SnapshotSource; ``tenures`` returns the seconds of kernels that ended."""
+    """The predictions. Made by SnapshotSource; ``tenures`` returns the seconds of kernels that ended.
 
-    def __init__(self, clock: Clock, tenures: Callable[[], Sequence[float]]) -> None:
+    A forecast is shown from the first status after its end.
+    """
+
+    def __init__(self, clock: Clock, tenures: Callable[[], Sequence[float]], submit: Submit | None = None) -> None:
         self._clock = clock
         self._tenures = tenures
+        self._submit = submit or ThreadPoolExecutor(1, "aliquot-forecast").submit
         self.calibration = Calibration()
         self._causes: tuple[object, ...] = ()
         self._found: Mapping[str, Prediction] = {}
+        # The forecast under way, when it began by both clocks, and the kernels of its requests.
+        self._work: tuple[Future[list[Forecast]], float, float, tuple[str, ...]] | None = None
         self._rests_until = 0.0
         # Kernel id to the moment by which it was told to start, on admission's clock; infinity: it was late.
         self._told: dict[str, float] = {}
@@ -93,30 +111,42 @@ class PredictedStarts:
             return snapshot
         waiting = tuple((entry.kernel_id, entry.request) for entry in queue)
         causes = (snapshot.ledger.holdings.keys(), waiting, math.floor(self._clock.wall() / _KEEP_SECONDS))
-        began = self._clock.now()
-        if causes != self._causes and began >= self._rests_until:
-            self._causes, self._found = causes, self._foresee(snapshot.ledger, queue)
-            self._rests_until = began + (1 + _RESTS) * (self._clock.now() - began)
+        self._take()
+        if causes != self._causes and self._work is None and self._clock.now() >= self._rests_until:
+            self._causes = causes
+            self._foresee(snapshot.ledger, queue)
+            self._take()
         found = self._found
         filled = tuple(replace(entry, predicted=found.get(entry.kernel_id)) for entry in snapshot.queue)
         return replace(snapshot, queue=filled)
 
-    def _foresee(self, ledger: LedgerSnapshot, queue: Sequence[QueueEntry]) -> dict[str, Prediction]:
+    def _foresee(self, ledger: LedgerSnapshot, queue: Sequence[QueueEntry]) -> None:
+        """Begin a forecast."""
         now, wall, tenures = self._clock.now(), self._clock.wall(), self._tenures()
         if len(tenures) < LEAST_ENDED:
-            return {}
+            self._found = {}
+            return
         running = [one for one in ledger.holdings.values() if not one.is_evicted]
         # Kernels that still run have lasted at least so long; without them the long ones would be missed.
         habits = Habits([*tenures, *(max(0.0, now - one.granted_at) for one in running)])
         devices, holders = _devices(ledger, running, now)
         sizes = [_MILLI * entry.request.gpus.hundredths for entry in queue]
-        told = forecasts(devices, holders, sizes, habits, seed=len(tenures), level=self.calibration.level)
+        level = self.calibration.level
+        work = partial(forecasts, devices, holders, sizes, habits, seed=len(tenures), level=level)
+        self._work = self._submit(work), now, wall, tuple(entry.kernel_id for entry in queue)
+
+    def _take(self) -> None:
+        """Take the forecast that has ended."""
+        if self._work is None or not self._work[0].done():
+            return
+        (done, now, wall, kernels), self._work = self._work, None
+        self._rests_until = now + (1 + _RESTS) * (self._clock.now() - now)
         found = {}
-        for entry, one in zip(queue, told, strict=True):
+        for kernel_id, one in zip(kernels, done.result(), strict=True):
             if one.within < math.inf:
-                found[entry.kernel_id] = Prediction(wall + one.low, wall + one.within)
-                self._told.setdefault(entry.kernel_id, now + one.within)
-        return found
+                found[kernel_id] = Prediction(wall + one.low, wall + one.within)
+                self._told.setdefault(kernel_id, now + one.within)
+        self._found = found
 
     def _learn(self, snapshot: AdmissionSnapshot) -> None:
         """Note which predictions came true: a start that is late counts as soon as it is."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import replace
 
 import pytest
 
 from jupyter_aliquot.gateway.culling.policy import Announcement
+from jupyter_aliquot.gateway.planning.forecast import Forecast
 from jupyter_aliquot.gateway.scheduling.ledger import Device, Holding, KernelRef, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.planner import Pending, expected_starts
 from jupyter_aliquot.gateway.scheduling.queue import Prediction, QueueEntry
@@ -213,8 +215,15 @@ class Passing(ATime):
         return 1_000_000.0 + self.passed
 
 
+def at_once(work: Callable[[], list[Forecast]]) -> Future[list[Forecast]]:
+    """Run a forecast before anything else."""
+    done: Future[list[Forecast]] = Future()
+    done.set_result(work())
+    return done
+
+
 def predicted(clock: Passing, tenures: list[float], snapshot: AdmissionSnapshot) -> list[Prediction | None]:
-    return [entry.predicted for entry in PredictedStarts(clock, lambda: tenures).filled(snapshot).queue]
+    return [entry.predicted for entry in PredictedStarts(clock, lambda: tenures, at_once).filled(snapshot).queue]
 
 
 def test_a_start_is_predicted_from_how_long_kernels_had_their_gpu() -> None:
@@ -249,7 +258,7 @@ def test_a_device_that_is_overcommitted_twice_has_room_for_two() -> None:
 
 def test_predictions_that_come_true_narrow_the_bar_and_late_ones_widen_it() -> None:
     clock = Passing()
-    starts = PredictedStarts(clock, lambda: [600.0] * 30)
+    starts = PredictedStarts(clock, lambda: [600.0] * 30, at_once)
     busy = a_ledger(replace(holds("busy", 100), granted_at=clock.now()))
     waiting = a_snapshot(busy, asks("new", 100), asks("late", 100), asks("gone", 100))
     starts.filled(waiting)
@@ -264,3 +273,26 @@ def test_predictions_that_come_true_narrow_the_bar_and_late_ones_widen_it() -> N
     starts.filled(a_snapshot(granted, asks("late", 100)))
     assert (starts.calibration.total, starts.calibration.came_true) == (2, 1), "late once"
     assert starts.calibration.level > before
+
+
+def test_a_forecast_runs_beside_the_status_and_is_shown_when_it_has_ended() -> None:
+    """Thousands of kernels take seconds to foresee: meanwhile every request of the status is answered."""
+    asked: list[tuple[Callable[[], list[Forecast]], Future[list[Forecast]]]] = []
+
+    def later(work: Callable[[], list[Forecast]]) -> Future[list[Forecast]]:
+        asked.append((work, Future()))
+        return asked[-1][1]
+
+    clock = Passing()
+    starts = PredictedStarts(clock, lambda: [600.0] * 30, later)
+    ledger = a_ledger(replace(holds("busy", 100), granted_at=1000.0 - 240.0))
+    snapshot = a_snapshot(ledger, asks("new", 100))
+    assert [entry.predicted for entry in starts.filled(snapshot).queue] == [None]
+    clock.passed = 20.0
+    assert [entry.predicted for entry in starts.filled(snapshot).queue] == [None]
+    assert len(asked) == 1, "one at a time"
+    work, future = asked[0]
+    future.set_result(work())
+    told = [entry.predicted for entry in starts.filled(snapshot).queue]
+    assert told == [Prediction(1_000_360.0, 1_000_360.0)], "from the moment at which it began"
+    assert len(asked) == 1, "forecasts take a tenth of the time at most"
