@@ -46,11 +46,13 @@ def first_cell_of_a_kernel(ring: Ring) -> float:
 
 
 def starts(ring: Ring, rounds: int) -> list[Row]:
-    """Start kernels and bare pods of the same image in turns."""
+    """Start kernels and bare pods of the same image in turns, each when nothing is left of the one before."""
     ours, bare = [], []
     for _ in range(rounds):
         bare.append(first_cell_of_a_bare_pod(ring.double, ring.folder))
+        wait_until(ring.is_empty)
         ours.append(first_cell_of_a_kernel(ring))
+        wait_until(ring.is_empty)
     return [
         Row("a bare pod, request to first cell, median", statistics.median(bare), "s"),
         Row("a kernel, request to first cell, median", statistics.median(ours), "s"),
