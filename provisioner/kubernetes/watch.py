@@ -8,7 +8,7 @@ One watch a resource. It resumes where it was, lists again when the server has f
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from jupyter_aliquot.gpu_hook.base.pacing import Backoff
@@ -88,7 +88,10 @@ class ResourceWatch:
             await self._sleep(self._next_wait())
 
     async def _list(self) -> None:
-        found, version = await self._client.list(self._collection)
+        self.take_list(*await self._client.list(self._collection))
+
+    def take_list(self, found: Sequence[Object], version: str) -> None:
+        """Take all objects as they were at a version, and watch from there."""
         self.lists += 1
         before, self._objects = self._objects, {one["metadata"]["name"]: one for one in found}
         self._version = version

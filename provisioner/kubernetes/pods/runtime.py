@@ -228,7 +228,8 @@ class PodRuntime:
         Pods that were only starting are left out: their kernels are started again. While the API is away
         or busy the answer waits: a gateway that cannot see its pods knows no kernel.
         """
-        pods = await self._store().list()
+        pods = await self._open().list()
+        self._store()  # from here on its pods are watched
         found = find_kernels(pods, self._settings.cluster.gateway)
         for problem in found.problems:
             self._log.error("pods=unreadable reason=%s", problem)
@@ -320,13 +321,18 @@ class PodRuntime:
         self._ends[process.container] = end
         self._log.info("kernel=%s pod=%s end=%s", process.kernel_id, _of(process)[0], exit_status(end))
 
-    def _store(self) -> PodStore:
+    def _open(self) -> PodStore:
         if self._opened is None:
             self._loop = asyncio.get_running_loop()
             client = ClusterClient(self._configuration())
             self._opened = PodStore(client, self._settings.cluster, asyncio.sleep, random.random, self._log)
-            self._watching = asyncio.create_task(self._opened.watch(), name="aliquot-pods")
         return self._opened
+
+    def _store(self) -> PodStore:
+        store = self._open()
+        if self._watching is None:
+            self._watching = asyncio.create_task(store.watch(), name="aliquot-pods")
+        return store
 
 
 async def _known(keys: RelayKeys) -> RelayKeys:

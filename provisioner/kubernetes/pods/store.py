@@ -129,7 +129,10 @@ class PodStore:
         """Return all pods of the gateway's kernels, however long the API is away. Raises ClusterError."""
 
         async def listed() -> list[Object]:
-            return (await self._client.list(self._pods))[0]
+            found, version = await self._client.list(self._pods)
+            if not self._watch.lists:
+                self._watch.take_list(found, version)  # it need not list them again
+            return found
 
         def note(why: str) -> None:
             self._log.warning("pods=unseen reason=%s", why)

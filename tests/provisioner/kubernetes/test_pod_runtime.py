@@ -38,6 +38,10 @@ NAME = "aliquot-kernel-k1"
 Scene = Callable[["Place"], Awaitable[None]]
 
 
+def is_watch(path: str) -> bool:
+    return "watch=true" in path
+
+
 class Place:
     """A gateway's runtime on the double."""
 
@@ -68,6 +72,14 @@ class Place:
 
     def is_there(self) -> bool:
         return any(one["metadata"]["name"] == NAME for one in self.double.store.list(PODS, "default")[0])
+
+    def lists(self) -> list[str]:
+        """Return the requests for all pods."""
+        asked = [path for method, path in self.double.requests if method == "GET" and "/pods?" in path]
+        return [path for path in asked if not is_watch(path)]
+
+    def watches(self) -> int:
+        return sum(is_watch(path) for _, path in self.double.requests)
 
     def uid(self) -> str:
         return str(self.pod()["metadata"]["uid"]) if self.is_there() else ""
@@ -212,7 +224,10 @@ def test_a_later_gateway_finds_the_kernels_on_their_pods_alone(
         process = await place.started()
         await place.runtime.stop()
         later = place.another()
+        before, watches = len(place.lists()), place.watches()
         (found,) = await later.find()
+        await until(lambda: place.watches() > watches)
+        assert len(place.lists()) == before + 1, "it is listed once, and watched from there"
         assert (found.process, found.is_running) == (process, True)
         assert await later.poll(process) is None
         place.exit(0)
