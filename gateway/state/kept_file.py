@@ -63,6 +63,11 @@ class KeptFile:
             await self._clock.sleep(_GATHER_SECONDS)
             written = self._record
             try:
-                await asyncio.to_thread(replace_file, path, json.dumps(written), is_durable=False)
+                await asyncio.to_thread(_replace, path, written)
             except OSError as error:
                 self._log.error("%s=not_saved path=%s reason=%s", self._name, path, error)
+
+
+def _replace(path: Path, record: Mapping[str, Any]) -> None:
+    """Write the record, which may be of a thousand kernels. Blocks. Raises OSError."""
+    replace_file(path, json.dumps(record), is_durable=False)

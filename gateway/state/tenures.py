@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_aliquot.gateway.base.clock import Clock
-from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
+from jupyter_aliquot.gateway.scheduling.ledger import Holding, LedgerSnapshot
 from jupyter_aliquot.gateway.scheduling.lending.tenure import Tenure, tenure_of
 
 from .kept_file import KeptFile
@@ -28,6 +28,9 @@ class Tenures:
         nothing: dict[str, Tenure] = {}
         self._found = self._file.read(_tenures, nothing)
         self._noted: Mapping[str, Tenure] = self._found
+        # Of the last cycle: among a thousand grants, few change between two.
+        self._holdings: Mapping[str, Holding] = {}
+        self._records: Mapping[str, dict[str, Any]] = {}
 
     def of(self, kernel_id: str) -> Tenure | None:
         """Return what an earlier gateway knew of a kernel's grant."""
@@ -36,11 +39,20 @@ class Tenures:
     def note(self, ledger: LedgerSnapshot) -> None:
         """Note the grants. Called after each cycle of admission."""
         self.queue.note(ledger)
-        noted = {kernel_id: tenure_of(holding, self._offset) for kernel_id, holding in ledger.holdings.items()}
-        if not self._file.is_kept or noted == self._noted:
+        before, noted = self._holdings, self._noted
+        if not self._file.is_kept or ledger.holdings is before:
             return
-        self._noted = noted
-        self._file.write({"version": 1, "grants": {kernel_id: asdict(one) for kernel_id, one in noted.items()}})
+        self._holdings = ledger.holdings
+        self._noted = {
+            one: noted[one] if before.get(one) is holding else tenure_of(holding, self._offset)
+            for one, holding in ledger.holdings.items()
+        }
+        if self._noted != noted:
+            self._records = {
+                one: self._records[one] if noted.get(one) is tenure and one in self._records else asdict(tenure)
+                for one, tenure in self._noted.items()
+            }
+            self._file.write({"version": 1, "grants": self._records})
 
     async def flush(self) -> None:
         """Wait until all is on disk."""

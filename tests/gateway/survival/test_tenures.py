@@ -149,3 +149,23 @@ def test_a_restarted_gateway_knows_for_how_long_kernels_had_their_gpu(tmp_path: 
     assert json.loads(path.read_text())["ended"] == [[60.0, 92.0]], "its owner's kernels had 60, 2 and 30 GPU-seconds"
     path.write_text(path.read_text().replace("60.0", "NaN"))
     assert QueueMemory(path, Clock(), LOG).tenures() == []
+
+
+def test_what_is_kept_follows_grants_that_come_change_and_end(tmp_path: Path) -> None:
+    path = tmp_path / "tenures.json"
+    stays, moved, gone = (holding(name, granted_at=80.0) for name in ("stays", "moved", "gone"))
+    looks = [
+        {"stays": stays, "moved": moved, "gone": gone},
+        {"stays": stays, "moved": replace(moved, granted_at=90.0)},
+        {"stays": stays, "moved": replace(moved, granted_at=90.0), "new": holding("new", granted_at=95.0)},
+    ]
+
+    async def write() -> None:
+        tenures = Tenures(path, Clock(), LOG)
+        for holdings in looks:
+            tenures.note(LedgerSnapshot(holdings=holdings))
+            await tenures.flush()
+
+    asyncio.run(write())
+    kept = {name: one["granted_at"] for name, one in json.loads(path.read_text())["grants"].items()}
+    assert kept == {"stays": 980.0, "moved": 990.0, "new": 995.0}
