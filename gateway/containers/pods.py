@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ from traitlets.config import Configurable
 
 from jupyter_aliquot.provisioner.errors import RequestError
 from jupyter_aliquot.provisioner.kubernetes.settings import Cluster, PodSettings, Volume
-from jupyter_aliquot.provisioner.kubernetes.slugs import SCHEMES
+from jupyter_aliquot.provisioner.kubernetes.slugs import FIELDS, SCHEMES, unknown_fields
 
 
 class KernelPods(Configurable):
@@ -125,6 +126,7 @@ class KernelPods(Configurable):
         for one in proposal["value"]:
             if not isinstance(one.get("name"), str):
                 raise TraitError(f"c.KernelPods.volumes: {one!r:.80} has no name. Write {{'name': …, …}}")
+        _check_fields("volumes", proposal["value"])
         return list(proposal["value"])
 
     @validate("volume_mounts")
@@ -134,7 +136,30 @@ class KernelPods(Configurable):
                 raise TraitError(
                     f"c.KernelPods.volume_mounts: {one!r:.80} is no mount. Write {{'name': …, 'mountPath': '/…'}}"
                 )
+        _check_fields("volume_mounts", proposal["value"])
         return list(proposal["value"])
+
+
+def _check_fields(setting: str, told: object) -> None:
+    """Raise TraitError for a field that no kernel's pod fills in."""
+    for text in _texts(told):
+        for field in unknown_fields(text):
+            known = ", ".join(f"{{{one}}}" for one in FIELDS)
+            raise TraitError(
+                f"c.KernelPods.{setting}: {text!r:.80} has the field {{{field}}}, which no pod of a kernel fills in. "
+                f"Use {known}"
+            )
+
+
+def _texts(told: object) -> Iterator[str]:
+    if isinstance(told, str):
+        yield told
+    elif isinstance(told, Mapping):
+        for one in told.values():
+            yield from _texts(one)
+    elif isinstance(told, list):
+        for one in told:
+            yield from _texts(one)
 
 
 def _of_owner(told: Any, owner: str) -> Any:

@@ -10,8 +10,10 @@ SCHEMES = ("safe", "escape")
 _OBJECT = re.compile(r"[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _PLAIN = re.compile(r"[a-z0-9]")
 _OTHERS = re.compile(r"[^a-z0-9]+")
-_LONGEST = 32
+_LONGEST = 48  # of one field of a template
 _DIGEST_LETTERS = 8
+_FIELD = re.compile(r"\{(\w*)\}")
+FIELDS = ("username", "user_server", "unescaped_username")
 
 
 def slug(name: str, scheme: str) -> str:
@@ -22,20 +24,39 @@ def slug(name: str, scheme: str) -> str:
 def expanded(template: str, name: str, scheme: str) -> str:
     """Return a template of KubeSpawner for a user's default server."""
     username = slug(name, scheme)
-    for field, value in (("username", username), ("user_server", username), ("unescaped_username", name)):
+    server = _server(name) if scheme == "safe" and len(username) + len("--") > _LONGEST else username
+    for field, value in zip(FIELDS, (username, server, name), strict=True):
         template = template.replace(f"{{{field}}}", value)
     return template
 
 
+def unknown_fields(template: str) -> tuple[str, ...]:
+    """Return the fields of a template that ``expanded`` does not know."""
+    return tuple(field for field in _FIELD.findall(template) if field not in FIELDS)
+
+
 def _safe(name: str) -> str:
-    if "--" not in name and _OBJECT.fullmatch(name):
+    if "--" not in name and _OBJECT.fullmatch(name) and len(name) <= _LONGEST:
         return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_LETTERS]
-    longest = _LONGEST - _DIGEST_LETTERS - len("---")
+    return f"{_letters(name, _LONGEST - _DIGEST_LETTERS - len('---'))}---{_digest(name.encode())}"
+
+
+def _server(name: str) -> str:
+    """Return a long name beside that of the default server, which is empty; each has half of the letters."""
+    longest = (_LONGEST - _DIGEST_LETTERS - 1) // 2 - len("--")
+    digest = _digest(name.encode() + b"\xff")
+    return f"{_letters(name, longest)}--{_letters('', longest)}---{digest}"
+
+
+def _letters(name: str, longest: int) -> str:
     told = _OTHERS.sub("-", name.lower()).lstrip("-")[:longest].rstrip("-")
     if told and not "a" <= told[0] <= "z":
         told = f"x-{told[: longest - 2]}"
-    return f"{told or 'x'}---{digest}"
+    return told or "x"
+
+
+def _digest(name: bytes) -> str:
+    return hashlib.sha256(name).hexdigest()[:_DIGEST_LETTERS]
 
 
 def _escaped(name: str) -> str:

@@ -23,6 +23,18 @@ def settings(**told: Any) -> KernelPods:
         ({"relay_image": "relay:1", "uid": 0}, "no user that kernels may run as"),
         ({"relay_image": "relay:1", "namespace": "No Namespace"}, "c.KernelPods: The namespace 'No Namespace'"),
         ({"relay_image": "relay:1", "volumes": [{"emptyDir": {}}]}, "has no name"),
+        (
+            {"relay_image": "relay:1", "volumes": [{"name": "a", "nfs": {"path": ["/{userid}"]}}]},
+            "'/{userid}' has the field {userid}, which no pod of a kernel fills in. Use {username}",
+        ),
+        (
+            {
+                "relay_image": "relay:1",
+                "volumes": [{"name": "a", "emptyDir": {}}],
+                "volume_mounts": [{"name": "a", "mountPath": "/a", "subPath": "{pvc_name}"}],
+            },
+            "has the field {pvc_name}",
+        ),
         ({"relay_image": "relay:1", "volume_mounts": [{"name": "home", "mountPath": "here"}]}, "is no mount"),
         ({"relay_image": "relay:1", "volume_mounts": [{"name": "home", "mountPath": "/home"}]}, "no volume 'home'"),
     ],
@@ -43,4 +55,4 @@ def test_volumes_and_owner_are_as_a_pod_has_them() -> None:
     claim = {"persistentVolumeClaim": {"claimName": "home-{username}"}}
     assert found.volumes == (Volume("home", claim, "/home/jovyan", True, "a"),)
     assert found.cluster.deployment == "gateway"
-    assert (found.cluster.gateway, found.uid, found.gid) == ("g", 1000, 100)
+    assert (found.cluster.gateway, found.uid("ann"), found.gid("ann")) == ("g", 1000, 100)
