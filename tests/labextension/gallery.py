@@ -204,6 +204,7 @@ def show_coming_back(lab: LabPage, images: Path) -> None:
     output.get_by_text("epoch 5:").wait_for()
     lab.reload()
     output.get_by_text("epoch 9:").wait_for()
+    page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .aliquot-KernelItem").get_by_text("No GPU").wait_for()
     take(lab, images / "coming-back")
 
 
