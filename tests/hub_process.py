@@ -82,7 +82,7 @@ managed = {{}} if "api_token" in arguments else {{"gateway_options": {options!r}
 if others := {others!r}:
     own = {{"name": "aliquot", "url": arguments.pop("url"), **managed}}
     arguments["gateways"], managed = [own, *others], {{}}
-configure(c, **arguments, **managed)
+configure(c, **{{**managed, **arguments}})
 {more}
 """
 

@@ -29,6 +29,14 @@ else:
 QUICKSTART = REPOSITORY / "examples" / "quickstart.ipynb"
 WIDTH, HEIGHT = 1280, 800
 SIDEBAR_WIDTH = 330
+# No trim in the middle of a scene, and no warning where other programs use the machine's memory.
+_AGENT = ("--trim-after", "0", "--swap-memory")
+SERVER_OPTIONS = (
+    "--Aliquot.keep_kernels=never",
+    *(f"--Aliquot.agent_options={word}" for word in (*_AGENT, "4GiB")),
+)
+# For scenes that swap nothing out.
+AGENT_OPTIONS = tuple(f"--Aliquot.agent_options={word}" for word in (*_AGENT, "256MiB"))
 _LONG_CELL = "while time.monotonic()"
 HOLD = """\
 from cuda.bindings import driver

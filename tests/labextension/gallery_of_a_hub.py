@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hub_process import hub_problem
+from hub_process import OPTIONS, hub_problem
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -42,7 +42,8 @@ def play_hub(new_page: Callable[[], Page], images: Path) -> None:
     """Play the scenes from the spawn page to a cell in another user's kernel."""
     if problem := hub_problem():
         raise RuntimeError(problem)
-    with HubWithLab(arguments=_LIMITS) as hub:
+    options = (*OPTIONS, *gallery.AGENT_OPTIONS)
+    with HubWithLab(arguments={**_LIMITS, "gateway_options": options}) as hub:
         alice, bob = (Person(new_page(), name, hub) for name in ("alice", "bob"))
         for person in (alice, bob):
             person.page.set_viewport_size({"width": 1080, "height": 720})

@@ -31,7 +31,8 @@ _USERS = {"alice": ("train.ipynb", "0.25"), "bob": ("explore.ipynb", "0.5"), "ad
 
 def play_two_users(new_page: Callable[[], Page], images: Path) -> None:
     """Show Alice's and Bob's views of one GPU, and the administrator's."""
-    with GatewayProcess() as gateway, contextlib.ExitStack() as labs:
+    options = ("--Aliquot.keep_kernels=never", *gallery.AGENT_OPTIONS)
+    with GatewayProcess(options=options) as gateway, contextlib.ExitStack() as labs:
         seen: dict[str, LabPage] = {}
         for user, (path, share) in _USERS.items():
             server = labs.enter_context(gateway.lab_of(user))

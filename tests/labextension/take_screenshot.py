@@ -26,11 +26,6 @@ else:
     from lab_process import CHROMIUM, CHROMIUM_ARGS, LabProcess
 
 
-# No warning where other programs use the machine's memory, and no trim in the middle of a scene.
-_AGENT = ("--swap-memory", "4GiB", "--trim-after", "0")
-_OPTIONS = ("--Aliquot.keep_kernels=never", *(f"--Aliquot.agent_options={word}" for word in _AGENT))
-
-
 class ScreenshotError(RuntimeError):
     """No picture was taken; the message says why, and what to do."""
 
@@ -39,7 +34,7 @@ def take_pictures(images: Path) -> None:
     """Start the servers, play the scenes, save the pictures."""
     settings = {"@jupyter-aliquot/labextension:plugin": {"refreshInterval": 0.5}}
     with _a_browser() as new_page:
-        with LabProcess(with_aliquot=True, settings=settings, options=_OPTIONS) as lab:
+        with LabProcess(with_aliquot=True, settings=settings, options=gallery.SERVER_OPTIONS) as lab:
             gallery.play(LabPage(new_page()).open(lab.lab_url), lab.notebooks, images)
         gallery_of_many.play_two_users(new_page, images)
         gallery_of_many.play_notebook(new_page, images)
