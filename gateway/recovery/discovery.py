@@ -31,6 +31,7 @@ _RELAY_SECONDS = 7.0
 # An engine may start at the same time as this server.
 _ENGINE_SECONDS = 10.0
 _ASK_AGAIN_SECONDS = 0.2
+_REVIVED_AT_ONCE = 8
 
 
 class ProcessFinder:
@@ -74,10 +75,10 @@ class ProcessFinder:
             # A record without a relay may be of a pod, whose relay went with another machine.
             unseen = inside if self._containers.serves("") else inside | {record.kernel_id for record in records}
             return found | {kernel_id: FoundProcesses(is_unknown=True) for kernel_id in unseen - set(found)}
-        for kernel_id in inside | set(boxes):
-            if kernel_id not in found:
-                found[kernel_id] = await self._of_container(ours.get(kernel_id), boxes.get(kernel_id))
-        return found
+        missing = [kernel_id for kernel_id in inside | set(boxes) if kernel_id not in found]
+        reviving = asyncio.Semaphore(_REVIVED_AT_ONCE)
+        made = (self._of_container(ours.get(one), boxes.get(one), reviving) for one in missing)
+        return found | dict(zip(missing, await asyncio.gather(*made), strict=True))
 
     async def clear(self, kernel_id: str, found: FoundProcesses) -> None:
         """End what is left of one kernel, and remove its folder and its container."""
@@ -155,12 +156,15 @@ class ProcessFinder:
         # A running container counts before containers that ended and were not removed yet.
         return {box.process.kernel_id: box for box in sorted(boxes, key=lambda box: box.is_running)}
 
-    async def _of_container(self, relay: RelayRecord | None, box: FoundContainer | None) -> FoundProcesses:
+    async def _of_container(
+        self, relay: RelayRecord | None, box: FoundContainer | None, reviving: asyncio.Semaphore
+    ) -> FoundProcesses:
         if box is None or self._containers is None:
             return FoundProcesses(relay)
         found = FoundProcesses(relay, had_process=True, container=box.process)
         if box.is_running and not found.has_relay:  # it is gone with an earlier gateway's machine or container
-            found = replace(found, relay=await self._containers.revive(box) or relay)
+            async with reviving:
+                found = replace(found, relay=await self._containers.revive(box) or relay)
         if box.is_running:
             return replace(found, process=box.process)
         return replace(found, end=await self._containers.ending(box.process))
