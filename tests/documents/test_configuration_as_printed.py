@@ -22,6 +22,7 @@ from traitlets.utils.importstring import import_item
 from jupyter_aliquot.gateway.accounting.config import Accounting
 from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider
 from jupyter_aliquot.gateway.config import Aliquot
+from jupyter_aliquot.gateway.containers.holders import HolderPods
 from jupyter_aliquot.gateway.containers.host_limits import HostLimits
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
 from jupyter_aliquot.gateway.containers.pods import KernelPods
@@ -49,6 +50,7 @@ _CLASSES: dict[str, type[Configurable]] = {
         GatewayClient,
         HostLimits,
         ImageCatalogue,
+        HolderPods,
         KernelPods,
         ServerApp,
         SharedFolders,
