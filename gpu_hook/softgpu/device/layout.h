@@ -95,7 +95,7 @@ struct slot_device {
     _Atomic uint64_t bytes;
     _Atomic uint64_t busy_nanoseconds;
     /* of managed memory: part of `bytes`; the room that other processes took of it, which its own
-     * process has not noticed; when its longest unused block was used. Written under the lock, the
+     * process has not noticed; when the oldest of its blocks came. Written under the lock, the
      * last by its process alone */
     _Atomic uint64_t managed_bytes, managed_owed, managed_oldest;
     uint64_t saved_bytes; /* in the process's own memory while it is checkpointed; under the lock */

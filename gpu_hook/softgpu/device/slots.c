@@ -228,20 +228,20 @@ void slots_refund_managed(struct attachment *attachment, unsigned device, uint64
     refund(attachment, device, bytes, 1);
 }
 
-/* Under the machine's lock: the other process whose managed memory on the device was longest
- * unused, before a time; NULL: none. */
+/* Under the machine's lock: the other process whose managed memory came to the device first, before
+ * a time; NULL: none. */
 static struct slot_device *find_oldest(const struct attachment *attachment, unsigned device, uint64_t before)
 {
     struct slot_device *oldest = NULL;
     for (int i = 0; i < MACHINE_SLOTS; i++) {
         struct slot *slot = &attachment->machine->slots[i];
         struct slot_device *here = &slot->devices[device];
-        uint64_t used = atomic_load_explicit(&here->managed_oldest, memory_order_relaxed);
+        uint64_t came = atomic_load_explicit(&here->managed_oldest, memory_order_relaxed);
         if (i == attachment->slot || !atomic_load_explicit(&slot->pid, memory_order_relaxed) ||
-            !atomic_load_explicit(&here->managed_bytes, memory_order_relaxed) || used >= before)
+            !atomic_load_explicit(&here->managed_bytes, memory_order_relaxed) || came >= before)
             continue;
         oldest = here;
-        before = used;
+        before = came;
     }
     return oldest;
 }
@@ -272,8 +272,8 @@ uint64_t slots_owed(const struct attachment *attachment, unsigned device)
     return atomic_load_explicit(&own->devices[device].managed_owed, memory_order_relaxed);
 }
 
-void slots_tell_oldest(struct attachment *attachment, unsigned device, uint64_t used)
+void slots_tell_oldest(struct attachment *attachment, unsigned device, uint64_t came)
 {
     struct slot *own = &attachment->machine->slots[attachment->slot];
-    atomic_store_explicit(&own->devices[device].managed_oldest, used, memory_order_relaxed);
+    atomic_store_explicit(&own->devices[device].managed_oldest, came, memory_order_relaxed);
 }

@@ -21,12 +21,12 @@ void slots_refund(struct attachment *attachment, unsigned device, uint64_t bytes
 /* The same for managed memory, whose room other processes may take. */
 int slots_charge_managed(struct attachment *attachment, unsigned device, uint64_t bytes);
 void slots_refund_managed(struct attachment *attachment, unsigned device, uint64_t bytes);
-/* Takes what a charge of so many bytes lacks from the other process whose managed memory was longest
- * unused, if that was earlier than `before`. Returns the bytes, which slots_owed tells that process;
+/* Takes what a charge of so many bytes lacks from the other process whose managed memory came first,
+ * if that was earlier than `before`. Returns the bytes, which slots_owed tells that process;
  * 0 where the device has the room, or no other such memory. */
 uint64_t slots_take_managed(struct attachment *attachment, unsigned device, uint64_t bytes, uint64_t before);
 /* The bytes that others took of this process's, until it refunds as many. */
 uint64_t slots_owed(const struct attachment *attachment, unsigned device);
-void slots_tell_oldest(struct attachment *attachment, unsigned device, uint64_t used);
+void slots_tell_oldest(struct attachment *attachment, unsigned device, uint64_t came);
 
 #endif

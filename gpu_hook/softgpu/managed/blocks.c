@@ -34,22 +34,25 @@ static void unlink_block(struct block *block, unsigned device)
     *(link->later ? &link->later->links[device].earlier : &resident[device].newest) = link->earlier;
 }
 
-static void link_newest(struct block *block, unsigned device)
+static void link_newest(struct block *block, unsigned device, uint64_t pass)
 {
     struct resident *list = &resident[device];
-    block->links[device] = (struct block_link){list->newest, NULL, machine_now()};
+    block->links[device] = (struct block_link){list->newest, NULL, machine_now(), pass};
     *(list->newest ? &list->newest->links[device].later : &list->oldest) = block;
     list->newest = block;
 }
 
-static uint64_t oldest_use(unsigned device)
-{
-    return resident[device].oldest ? resident[device].oldest->links[device].used : UINT64_MAX;
-}
-
 static void tell_oldest(unsigned device)
 {
-    slots_tell_oldest(&driver.attachment, device, oldest_use(device));
+    const struct block *oldest = resident[device].oldest;
+    slots_tell_oldest(&driver.attachment, device, oldest ? oldest->links[device].came : UINT64_MAX);
+}
+
+static void put_last(struct block *block, unsigned device, uint64_t pass)
+{
+    unlink_block(block, device);
+    link_newest(block, device, pass);
+    tell_oldest(device);
 }
 
 /* Returns the bytes that have to be copied home. */
@@ -96,11 +99,12 @@ static int is_touched(const struct block *block)
     return count != 0;
 }
 
-static void arrive(struct block *block, unsigned device, struct managed_cost *cost)
+static void arrive(struct block *block, unsigned device, uint64_t pass, struct managed_cost *cost)
 {
     cost->arrived += is_touched(block) ? block->charge : 0;
     block->is_touched = 1;
-    link_newest(block, device);
+    block->pass = pass;
+    link_newest(block, device, pass);
     tell_oldest(device);
     block->devices |= 1u << device;
     block->mapped = 0;
@@ -108,38 +112,47 @@ static void arrive(struct block *block, unsigned device, struct managed_cost *co
         block_note_write(block, device);
 }
 
-int blocks_make_room(unsigned device, uint64_t bytes, const struct block *first, struct managed_cost *cost)
+/* The first that may leave; NULL: this pass uses all. */
+static struct block *find_first(unsigned device, uint64_t pass)
 {
     struct block *oldest = resident[device].oldest;
-    oldest = oldest == first ? NULL : oldest;
-    uint64_t before = oldest ? oldest->links[device].used : UINT64_MAX;
-    uint64_t taken = slots_take_managed(&driver.attachment, device, bytes, before);
-    cost->left += taken;
-    if (taken == 0 && oldest)
-        cost->left += leave(oldest, device);
-    return taken || oldest;
+    while (oldest && oldest->pass == pass && oldest->links[device].placed != pass) {
+        put_last(oldest, device, pass);
+        oldest = resident[device].oldest;
+    }
+    return oldest && oldest->pass != pass ? oldest : NULL;
 }
 
-int block_bring(struct block *block, unsigned device, const struct block *first, struct managed_cost *cost)
+int blocks_make_room(unsigned device, uint64_t bytes, uint64_t pass, struct managed_cost *cost)
+{
+    struct block *first = find_first(device, pass);
+    uint64_t before = first ? first->links[device].came : UINT64_MAX;
+    uint64_t taken = slots_take_managed(&driver.attachment, device, bytes, before);
+    cost->left += taken;
+    if (taken == 0 && first)
+        cost->left += leave(first, device);
+    return taken || first;
+}
+
+int block_bring(struct block *block, unsigned device, uint64_t pass, struct managed_cost *cost)
 {
     if (block_is_on(block, device)) {
-        unlink_block(block, device);
-        link_newest(block, device);
-        tell_oldest(device);
+        block->pass = pass;
+        put_last(block, device, pass);
         return 1;
     }
     while (slots_charge_managed(&driver.attachment, device, block->charge) != 0)
-        if (!blocks_make_room(device, block->charge, first, cost))
+        if (!blocks_make_room(device, block->charge, pass, cost))
             return 0;
-    arrive(block, device, cost);
+    arrive(block, device, pass, cost);
     return 1;
 }
 
-int block_bring_into_room(struct block *block, unsigned device, struct managed_cost *cost)
+int block_bring_into_room(struct block *block, unsigned device, uint64_t pass, struct managed_cost *cost)
 {
     if (slots_charge_managed(&driver.attachment, device, block->charge) != 0)
         return 0;
-    arrive(block, device, cost);
+    arrive(block, device, pass, cost);
     return 1;
 }
 

@@ -23,7 +23,7 @@ struct managed {
 static struct {
     pthread_mutex_t mutex; /* guards all below */
     struct ranges map;     /* owners are struct managed */
-    uint64_t next_id;
+    uint64_t next_id, passes;
     _Atomic uint64_t count; /* allocations: without any, nothing is looked up */
     uint64_t fault_nanoseconds; /* written once */
 } managed = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -51,7 +51,7 @@ static uint32_t access_bit(unsigned device)
 }
 
 /* Under the mutex: 1 when a device uses the block where it prefers to be, which is elsewhere. */
-static int use_from_afar(struct block *block, unsigned device, struct managed_cost *cost)
+static int use_from_afar(struct block *block, unsigned device, uint64_t pass, struct managed_cost *cost)
 {
     int type = (int)block->advice.preferred.type;
     if (type == 0)
@@ -59,27 +59,26 @@ static int use_from_afar(struct block *block, unsigned device, struct managed_co
     if (type >= CU_MEM_LOCATION_TYPE_HOST)
         return 1;
     unsigned preferred = driver.physical[block->advice.preferred.id];
-    return preferred != device && block_bring(block, preferred, NULL, cost);
+    return preferred != device && block_bring(block, preferred, pass, cost);
 }
 
 /* Under the mutex: a device uses the block. Advice maps it beforehand, so that no fault is taken;
  * then it comes only where there is room. */
-static void use(struct block *block, unsigned device, int is_write, const struct block **first,
-                struct managed_cost *cost)
+static void use(struct block *block, unsigned device, int is_write, uint64_t pass, struct managed_cost *cost)
 {
     int is_here = block_is_on(block, device);
     int is_mapped = (block->advice.accessed_by & access_bit(device)) != 0 || (block->mapped >> device & 1);
     int is_copied = block->advice.is_read_mostly && !is_write;
     cost->faults += !is_here && !is_mapped;
     int has_come = is_here;
-    if (is_here || is_copied)
-        has_come = block_bring(block, device, *first, cost);
-    else if (use_from_afar(block, device, cost))
+    if (is_here)
+        block->pass = pass;
+    else if (!is_copied && use_from_afar(block, device, pass, cost))
         block->mapped |= 1u << device;
+    else if (!is_copied && is_mapped)
+        has_come = block_bring_into_room(block, device, pass, cost);
     else
-        has_come = is_mapped ? block_bring_into_room(block, device, cost) : block_bring(block, device, *first, cost);
-    if (has_come && *first == NULL)
-        *first = block;
+        has_come = block_bring(block, device, pass, cost);
     if (has_come && !is_copied)
         block_note_write(block, device);
     block->is_touched = 1;
@@ -120,12 +119,13 @@ uint64_t managed_move(uint64_t address, uint64_t bytes, int device)
         return 0;
     pthread_mutex_lock(&managed.mutex);
     settle();
-    struct block *end, *first = NULL, *block = find_blocks(address, bytes, &end);
+    struct block *end, *block = find_blocks(address, bytes, &end);
+    uint64_t pass = ++managed.passes;
     for (; block != end; block++) {
         if (device == MANAGED_HOST)
             sent += block_send_home(block);
-        else if (block_bring(block, (unsigned)device, first, &cost) && first == NULL)
-            first = block;
+        else
+            block_bring(block, (unsigned)device, pass, &cost);
     }
     pthread_mutex_unlock(&managed.mutex);
     return sent + cost.arrived;
@@ -137,10 +137,10 @@ void managed_use(uint64_t address, uint64_t bytes, unsigned device, int is_write
         return;
     pthread_mutex_lock(&managed.mutex);
     settle();
-    const struct block *first = NULL;
     struct block *end, *block = find_blocks(address, bytes, &end);
+    uint64_t pass = ++managed.passes;
     for (; block != end; block++)
-        use(block, device, is_write, &first, cost);
+        use(block, device, is_write, pass, cost);
     pthread_mutex_unlock(&managed.mutex);
 }
 
@@ -182,9 +182,10 @@ int managed_charge(unsigned device, uint64_t bytes)
         return failed;
     pthread_mutex_lock(&managed.mutex);
     settle();
+    uint64_t pass = ++managed.passes;
     do
         failed = slots_charge(&driver.attachment, device, bytes);
-    while (failed == ENOMEM && blocks_make_room(device, bytes, NULL, &cost));
+    while (failed == ENOMEM && blocks_make_room(device, bytes, pass, &cost));
     pthread_mutex_unlock(&managed.mutex);
     return failed;
 }

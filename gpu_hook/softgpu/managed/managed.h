@@ -37,8 +37,8 @@ void managed_use(uint64_t address, uint64_t bytes, unsigned device, int is_write
 uint64_t managed_use_arguments(const void *arguments, uint64_t bytes, unsigned device, uint32_t written,
                                uint64_t clock);
 void managed_set_fault(uint64_t nanoseconds); /* that a fault takes */
-/* Charges as slots_charge does. Where that does not fit, blocks go to the host, the longest unused of
- * all processes first. */
+/* Charges as slots_charge does. Where that does not fit, blocks go to the host, of all processes those
+ * that came first. */
 int managed_charge(unsigned device, uint64_t bytes);
 /* Calls `visit` with the advice of each block of a range; -1 when the range is not within one
  * managed allocation. */
