@@ -1,9 +1,10 @@
 """Measure swapping on this machine's GPU: copy rates, the time of a restore, the hook's cost.
 
-Three parts in one run: the hook's copying by itself, against a pinned copy and against processors
-that copy as often; a kernel that a node agent swaps out, and whose first call restores it; and
-steps of work with the hook and without. On the software GPU the yardstick of a copy is memory
-copies of the same kind; nothing measured there is a GPU's speed.
+Four parts in one run: the hook's copying by itself, against a pinned copy and against processors
+that copy as often; a kernel that a node agent swaps out, and whose first call restores it; steps of
+work with the hook and without; and, on the software GPU, a normal kernel beside a low-priority one
+on unified memory. There the yardstick of a copy is memory copies of the same kind; nothing measured
+there is a GPU's speed.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from sampling import LOG, Program, in_shuffled_rounds
 from subjects import AKernel, Peer, a_kernel, clean_environment, compile_c, peer_subjects
 from swap.kernel import Residency
 from swap.programs import compile_copies
+from swap.unified import Experiment, build_unified, measure_unified
 
 from jupyter_aliquot.gpu_hook import paths
 
 MIB, GB = 1 << 20, 1e9
 WAKE_SLACK_SECONDS = 0.1
-SMOKE = {"gpu": "softgpu", "mib": 64, "rounds": 2, "cycles": 2}
+SMOKE = {"gpu": "softgpu", "mib": 64, "rounds": 2, "cycles": 2, "unified_mib": 64, "steps": 2}
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Plan:
     threads: int
     rounds: int
     cycles: int
+    unified_mib: int
+    steps: int
 
 
 def median(values: list[float]) -> float:
@@ -191,7 +195,12 @@ def measure(kind: str, plan: Plan, peer: Path | None, folder: Path) -> tuple[str
         copy_rows, link = measure_copies(program, plan, is_real)
         program.close()
         rows = copy_rows + measure_cycles(kernel, programs["vmm"], programs["bare"], plan, link) + rows
-        return describe("nvidia" if is_real else "softgpu", kernel.device), rows
+    if not is_real:
+        unified = build_unified(folder, driver.cuda)
+        rows += measure_unified(
+            Experiment(unified, driver.cuda, plan.unified_mib, plan.steps, max(1, plan.rounds // 5)), folder
+        )
+    return describe("nvidia" if is_real else "softgpu", kernel.device), rows
 
 
 def count_threads() -> int:
@@ -205,6 +214,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, help="that copy (default: half of the processors, 2 to 8)")
     parser.add_argument("--rounds", type=int, default=15, help="samples of each copy and of each step")
     parser.add_argument("--cycles", type=int, default=20, help="swaps of a kernel")
+    parser.add_argument("--unified-mib", type=int, default=512, help="of the device for unified memory")
+    parser.add_argument("--steps", type=int, default=60, help="of a kernel beside unified memory, in each round")
     parser.add_argument(
         "--nvshare", type=Path, metavar="LIBRARY", help="nvshare's libnvshare.so, its scheduler beside it"
     )
@@ -213,9 +224,8 @@ def main() -> None:
     LOG.unlink(missing_ok=True)
     try:
         is_soft = paths.choose_driver(asked.gpu).cuda == paths.softgpu_driver().cuda
-        plan = Plan(
-            asked.mib or (512 if is_soft else 8192), asked.threads or count_threads(), asked.rounds, asked.cycles
-        )
+        mib, threads = asked.mib or (512 if is_soft else 8192), asked.threads or count_threads()
+        plan = Plan(mib, threads, asked.rounds, asked.cycles, asked.unified_mib, asked.steps)
         device, rows = measure(asked.gpu, plan, asked.nvshare, folder)
     except paths.PathError as error:
         raise SystemExit(str(error)) from error
