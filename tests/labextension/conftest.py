@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # take_screenshot.py, a program, shares these modules
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))  # take_screenshot.py, a program, shares these modules
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -37,27 +39,60 @@ _WITHOUT_OPTIMIZING = "--js-flags=--no-opt --no-maglev"
 _FAST: dict[str, dict[str, Any]] = {"@jupyter-aliquot/labextension:plugin": {"refreshInterval": 0.5}}
 
 
-@pytest.fixture(scope="session")
-def a_plain_lab() -> Iterator[LabProcess]:
+_T = TypeVar("_T")
+_kept: dict[str, Any] = {}  # what modules of this folder share, by name
+_closing = ExitStack()
+
+
+def _keep(name: str, start: Callable[[], AbstractContextManager[_T]]) -> _T:
+    """Return what was started under this name; start it if it does not run."""
+    if name not in _kept:
+        _kept[name] = _closing.enter_context(start())
+    found: _T = _kept[name]
+    return found
+
+
+@pytest.hookimpl(trylast=True)  # after the fixtures of the test
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """End what is kept when the worker goes on to another folder. Called by pytest.
+
+    Servers and their agents look around while no test uses them. Playwright's loop must not outlive
+    the browser's tests, or asyncio.run fails elsewhere.
+    """
+    if nextitem is None or HERE not in nextitem.path.parents:
+        _end_kept()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ends_kept() -> Iterator[None]:
+    """End it also when pytest stops in between."""
+    yield
+    _end_kept()
+
+
+def _end_kept() -> None:
+    _kept.clear()
+    _closing.close()
+
+
+@pytest.fixture(scope="module")
+def a_plain_lab() -> LabProcess:
     """JupyterLab with our lab extension, on a server without our server extension."""
-    with LabProcess(with_aliquot=False, settings=_FAST) as lab:
-        yield lab
+    return _keep("plain", lambda: LabProcess(with_aliquot=False, settings=_FAST))
 
 
-@pytest.fixture(scope="session")
-def an_aliquot_lab() -> Iterator[LabProcess]:
+@pytest.fixture(scope="module")
+def an_aliquot_lab() -> LabProcess:
     """JupyterLab with both extensions: a real gateway, a real node agent, real kernels."""
-    with LabProcess(with_aliquot=True, settings=_FAST) as lab:
-        yield lab
+    return _keep("aliquot", lambda: LabProcess(with_aliquot=True, settings=_FAST))
 
 
-@pytest.fixture(scope="session")
-def a_notebook_server() -> Iterator[NotebookProcess]:
+@pytest.fixture(scope="module")
+def a_notebook_server() -> NotebookProcess:
     """Notebook 7 with both extensions: a real gateway, a real node agent, real kernels."""
     if reason := why_no_notebook():
         pytest.skip(reason)
-    with NotebookProcess(with_aliquot=True, settings=_FAST) as server:
-        yield server
+    return _keep("notebook", lambda: NotebookProcess(with_aliquot=True, settings=_FAST))
 
 
 @pytest.fixture(scope="module")
@@ -81,13 +116,8 @@ def alices_lab(a_shared_gateway: GatewayProcess) -> Iterator[LabProcess]:
         yield lab
 
 
-@pytest.fixture(scope="module")
-def a_browser() -> Iterator[Browser]:
-    """Chromium. One per module: Playwright's loop must not outlive it, or asyncio.run fails elsewhere."""
-    if not BROWSER.exists():
-        pytest.skip(
-            f"{BROWSER} is missing; install the package chromium, or chromium-headless-shell, to run the browser tests"
-        )
+@contextlib.contextmanager
+def _chromium() -> Iterator[Browser]:
     api = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
     with api.sync_playwright() as playwright:
         args = [*CHROMIUM_ARGS, _WITHOUT_OPTIMIZING]
@@ -96,10 +126,20 @@ def a_browser() -> Iterator[Browser]:
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def a_browser() -> Browser:
+    """Chromium: tests open contexts of their own in it."""
+    if not BROWSER.exists():
+        pytest.skip(
+            f"{BROWSER} is missing; install the package chromium, or chromium-headless-shell, to run the browser tests"
+        )
+    return _keep("browser", _chromium)
+
+
 @pytest.fixture
 def pages(a_browser: Browser) -> Iterator[Callable[[], Page]]:
     """Tabs with cookies of their own: each is another user's browser."""
-    with contextlib.ExitStack() as stack:
+    with ExitStack() as stack:
 
         def open_one() -> Page:
             context = a_browser.new_context(viewport={"width": 1280, "height": 800})
