@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from jupyter_aliquot.gpu_hook.base.unix_sockets import open_connection
-from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, check_runtime_dir, find_runtime_dir
+from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, check_runtime_dir, find_runtime_dir, is_anothers
 from jupyter_aliquot.gpu_hook.waiting import end_task, forget_reading, outlasting_task
 
 from .agent_process import AgentFacts, AgentStartError, find_agent, start_agent
@@ -126,7 +126,7 @@ class AgentClient:
 
         Raises AgentUnreachable.
         """
-        path = agent_socket_path(runtime_dir)
+        path = agent_socket_path(runtime_dir, as_guest=True)
         try:
             reader, writer = await open_connection(path, limit=_LONGEST_ANSWER, seconds=seconds)
         except (OSError, asyncio.TimeoutError) as error:
@@ -389,12 +389,15 @@ def query(
         raise AgentUnreadable(f"the agent at {path} answered what is no JSON: {line[:80]!r}") from error
 
 
-def agent_socket_path(runtime_dir: str | os.PathLike[str] | None = None) -> Path:
+def agent_socket_path(runtime_dir: str | os.PathLike[str] | None = None, *, as_guest: bool = False) -> Path:
     """Return the socket of this folder's agent.
 
-    Raises AgentUnreachable if no agent could listen there.
+    Raises AgentUnreachable if no agent could listen there. ``as_guest``: the folder may be one that root
+    made for a gateway's account, whose agent hears other accounts about their own kernels.
     """
     runtime = find_runtime_dir() if runtime_dir is None else RuntimeDir(Path(runtime_dir).absolute())
+    if as_guest and is_anothers(runtime):
+        return runtime.agent_socket
     try:
         check_runtime_dir(runtime)
     except PathError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from second_account import as_another
 
+from jupyter_aliquot.gpu_hook.agent.base.processes import start_time_ticks
+from jupyter_aliquot.gpu_hook.client.client import AgentClient, AgentRefused
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, prepare_shared_runtime_dir
 
 if TYPE_CHECKING:
@@ -84,6 +87,31 @@ def test_the_socket_of_a_containers_kernel_is_closed_to_the_machines_other_accou
     descriptor = os.open(inside, os.O_PATH)
     assert as_another(lambda: hook(f"/proc/self/fd/{descriptor}"), BOB) == "heard"
     os.close(descriptor)
+
+
+def bind_itself(folder: Path, kernel_id: str) -> str:
+    """Have this process say that it is the kernel's, and tell what the agent answers."""
+
+    async def bind() -> str:
+        try:
+            async with await AgentClient.connect(folder) as client:
+                await client.bind(kernel_id, os.getpid(), start_time_ticks(os.getpid()))
+        except AgentRefused as error:
+            return error.code
+        return "bound"
+
+    return asyncio.run(bind())
+
+
+def test_an_account_binds_a_process_to_its_own_kernel_alone(
+    a_shared_node: ANode, open_holder: Callable[[], AHolder]
+) -> None:
+    holder = open_holder()
+    for kernel_id, uid in (("adas", ADA), ("bobs", BOB)):
+        holder.reserve(kernel_id, 10, uid=uid)
+    folder = a_shared_node.folder
+    assert as_another(lambda: bind_itself(folder, "adas"), ADA) == "bound"
+    assert as_another(lambda: bind_itself(folder, "adas"), BOB) == "not_found"
 
 
 def test_a_restarted_agent_finds_the_kernels_of_containers(
