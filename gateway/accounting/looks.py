@@ -20,6 +20,8 @@ _GIB = 1 << 30
 _OUT = ("swapped", "checkpointed", "checkpointing")
 # The part of a request that waits: it has no device.
 NO_DEVICE = ""
+# The node of the agent that the gateway reaches by its own socket; no name of another node is empty.
+THIS_NODE = ""
 
 
 class Place(str, Enum):
@@ -46,7 +48,7 @@ class Part:
         since: Since when it is at ``place``; None: not known.
         own: The agent's count of GPU time used, in milliseconds; None: it counts none.
         busy: The driver's count, which neighbors' slices are in, for agents without the other.
-        agent: Names the run of the agent, whose own counters begin with it.
+        agent: Names the run of the agent, whose own counters begin with it, as agent_run does.
     """
 
     key: PartKey
@@ -70,7 +72,7 @@ class Look:
         boot: Names that start: between two starts of a machine no duration is known.
         parts: None while no agent answers.
         waiting: The requests in the queue.
-        devices: Those of the agents that answer; None: all do. Of other devices nothing is known.
+        away: The nodes whose agents do not answer, of whose parts nothing is known.
     """
 
     wall: int
@@ -78,7 +80,17 @@ class Look:
     boot: str
     parts: tuple[Part, ...] | None
     waiting: tuple[Part, ...] = ()
-    devices: frozenset[str] | None = None
+    away: frozenset[str] = frozenset()
+
+
+def agent_run(node: str, began: float) -> str:
+    """Return the name of an agent's run on this node, which began then."""
+    return f"{node} {began:.6f}".lstrip()
+
+
+def node_of(agent: str) -> str:
+    """Return the node of an agent's run; THIS_NODE for the gateway's own."""
+    return agent.rpartition(" ")[0]
 
 
 class Teams:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from .amounts import Amounts, Subject
 from .days import Calendar
-from .looks import NO_DEVICE, Look, Part, PartKey, Place
+from .looks import NO_DEVICE, Look, Part, PartKey, Place, node_of
 from .policy import ChargePolicy
 
 # GPU time may be reported by so much later than it was used: the driver tells it about once a second.
@@ -87,8 +87,8 @@ class Meter:
         if look.parts is None:
             return found
         listed = {part.key for part in look.parts}
-        if look.devices is not None:  # as parts without a word: their agents do not answer
-            listed |= {key for key in found if key.device not in look.devices}
+        if look.away:  # as if they were listed: nothing is known of them
+            listed |= {key for key, mark in found.items() if node_of(mark.agent) in look.away}
         missing = {key: self._missing.get(key, look.monotonic) for key in found if key not in listed}
         self._missing = missing
         return {
@@ -99,7 +99,7 @@ class Meter:
 
     def _count(self, part: Part, look: Look) -> tuple[Mark, list[Entry]]:
         before = self.marks.get(part.key)
-        if before is None or before.part.began != part.began:
+        if before is None or not _is_same(before, part):
             before = self._first(part, look)
         milliseconds = look.monotonic - before.at
         if milliseconds <= 0:
@@ -138,6 +138,11 @@ class Meter:
             return Mark(part, look.monotonic, part.agent, part.own, part.busy)
         age = max(0, look.wall - part.began)
         return Mark(part, look.monotonic - min(age, look.monotonic - self.last.monotonic), part.agent, None, 0)
+
+
+def _is_same(before: Mark, part: Part) -> bool:
+    """Return whether the part is the marked one. A kernel that another node got has left the first."""
+    return before.part.began == part.began and node_of(before.agent) == node_of(part.agent)
 
 
 def _used(before: Mark, part: Part, look: Look, milliseconds: int) -> tuple[int, Mark]:

@@ -29,7 +29,7 @@ from jupyter_aliquot.provisioner.resources import Request
 from .book import Book, BookSettings, Spending
 from .budgets import BudgetCheck, BudgetUse
 from .counters import usage_counters
-from .looks import Look, Teams, parts_of, waiting_of
+from .looks import THIS_NODE, Look, Teams, agent_run, parts_of, waiting_of
 from .query import Answer, Question
 from .questions import Questions
 
@@ -84,18 +84,22 @@ class UsageAccounting:
             return
         self._last, self._kernels = now, kernels
         self._waiting += 1
-        # While an agent is away, its parts keep their marks.
-        are_all = view.status is not None and len(agents) == 1 + len(self._sources.nodes())
-        future = self._hand_over(self._book, agents, are_all=are_all)
+        future = self._hand_over(self._book, agents, self._away(view))
         future.add_done_callback(self._taken)
 
     def _agents(self, view: NodeView) -> dict[str, NodeStatus]:
         """Return the statuses of the agents that answer, by the name of each agent's run."""
-        own = {} if view.status is None else {f"{view.status.began:.6f}": view.status}
         nodes = [(node.name, node.status) for node in self._sources.nodes() if node.is_connected]
-        return own | {f"{name} {status.began:.6f}": status for name, status in nodes if status is not None}
+        known = [(name, status) for name, status in [(THIS_NODE, view.status), *nodes] if status is not None]
+        return {agent_run(name, status.began): status for name, status in known}
 
-    def _hand_over(self, book: Book, agents: Mapping[str, NodeStatus], *, are_all: bool) -> asyncio.Future[None]:
+    def _away(self, view: NodeView) -> frozenset[str]:
+        """Return the nodes whose agents do not answer. A node that the gateway has forgotten is none."""
+        here = [THIS_NODE] if view.status is None else []
+        nodes = self._sources.nodes()
+        return frozenset([*here, *(node.name for node in nodes if not node.is_connected or node.status is None)])
+
+    def _hand_over(self, book: Book, agents: Mapping[str, NodeStatus], away: frozenset[str]) -> asyncio.Future[None]:
         wall, now = int(self._clock.wall() * 1000), int(self._clock.now() * 1000)
         admission, quotas, boot = self._sources.admission(), self._sources.quotas(), self._sources.boot
         periods = frozenset[str]() if quotas is None else quotas.budgets.periods
@@ -105,9 +109,8 @@ class UsageAccounting:
             teams = Teams(quotas)
             found = (parts_of(status, agent, admission, teams) for agent, status in agents.items())
             parts = tuple(chain.from_iterable(found)) if agents else None
-            devices = frozenset(device.uuid for status in agents.values() for device in status.devices)
             waiting = waiting_of(agents.values(), admission, teams)
-            book.take(Look(wall, now, boot, parts, waiting, None if are_all else devices), periods)
+            book.take(Look(wall, now, boot, parts, waiting, away), periods)
 
         return asyncio.get_running_loop().run_in_executor(self._thread, take)
 

@@ -53,7 +53,7 @@ class Life:
     wall: int = NOON
     monotonic: int = 500_000
     boot: str = "boot 1"
-    agent: str = "agent 1"
+    agent: str = "1.000000"
     periods: tuple[str, ...] = ()
     book: Book = field(init=False)
 
@@ -77,11 +77,11 @@ class Life:
         self,
         parts: Iterable[Part] | None = (),
         waiting: Iterable[Part] = (),
-        devices: frozenset[str] | None = None,
+        away: frozenset[str] = frozenset(),
     ) -> None:
         """Look once. Parts without an agent are those of the present run of this machine's."""
         seen = None if parts is None else tuple(replace(one, agent=one.agent or self.agent) for one in parts)
-        look = Look(self.wall, self.monotonic, self.boot, seen, tuple(waiting), devices)
+        look = Look(self.wall, self.monotonic, self.boot, seen, tuple(waiting), away)
         self.book.take(look, self.periods)
 
     def ask(self, *by: str, span: str = "year", former: dict[str, str] | None = None) -> dict[str, Any]:

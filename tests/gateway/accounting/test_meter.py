@@ -69,7 +69,7 @@ def test_an_agent_that_was_restarted_counts_from_zero_and_nothing_is_counted_twi
     life.look([part(own=0)])
     life.go(HOUR)
     life.look([part(own=HOUR // 2)])
-    life.agent = "agent 2"
+    life.agent = "2.000000"
     life.look(None)
     life.go(HOUR)
     # It has counted more than the earlier one by now, all of it new.
@@ -210,7 +210,7 @@ def test_an_agent_that_was_long_away_leaves_no_gap_though_its_kernels_rejoin_lat
     life.look([part(hundredths=100, own=0)])
     life.look(None)
     life.go(HOUR)
-    life.agent = "agent 2"
+    life.agent = "2.000000"
     if is_listed_late:
         life.look([])
         life.go(HOUR // 10)
@@ -231,9 +231,9 @@ def test_a_node_that_is_away_loses_no_time_while_another_answers(life: Life) -> 
     here, there = part("k1", device="GPU-1"), part("k2", device="GPU-2", agent="gpu-b 1", own=0)
     life.look([here, there])
     life.go(HOUR)
-    life.look([here], devices=frozenset({"GPU-1"}))
+    life.look([here], away=frozenset({"gpu-b"}))
     life.go(HOUR)
-    life.look([here], devices=frozenset({"GPU-1"}))
+    life.look([here], away=frozenset({"gpu-b"}))
     life.go(2 * HOUR)
     life.look([here, part("k2", device="GPU-2", agent="gpu-b 1", own=HOUR)])
     [hours] = life.hours().values()
@@ -241,13 +241,39 @@ def test_a_node_that_is_away_loses_no_time_while_another_answers(life: Life) -> 
 
 
 def test_a_kernel_that_an_answering_node_does_not_list_ends_while_another_node_is_away(life: Life) -> None:
-    life.look([part("k1", device="GPU-1"), part("k2", device="GPU-2")])
+    both = [part("k1", device="GPU-1"), part("k2", device="GPU-2", agent="gpu-b 1")]
+    life.look(both)
     for _ in range(3):
         life.go(HOUR)
-        life.look([], devices=frozenset({"GPU-1"}))
-    life.look([part("k1", device="GPU-1"), part("k2", device="GPU-2")])
+        life.look([], away=frozenset({"gpu-b"}))
+    life.look(both)
     [hours] = life.hours().values()
     assert hours["on_gpu"] == 0.75, "the one whose node was away alone"
+
+
+def test_a_device_that_an_answering_node_lists_no_more_has_lost_its_kernels(life: Life) -> None:
+    here, there = part("k1", device="GPU-1"), part("k2", device="GPU-2", agent="gpu-b 1")
+    life.look([here, there])
+    for _ in range(3):
+        life.go(HOUR)
+        life.look([here], away=frozenset({"gpu-c"}))
+    life.look([here, there])
+    [hours] = life.hours().values()
+    assert hours["on_gpu"] == 0.75, "the first kernel's alone: the second returns after hours without a GPU"
+
+
+def test_a_kernel_that_gets_the_same_device_on_another_node_was_not_on_it_between(life: Life) -> None:
+    here = part("k1", device="GPU-1")
+    life.look([here, part("k2", device="GPU-2", agent="holder-a 1")])
+    for _ in range(3):
+        life.go(HOUR)
+        life.look([here], away=frozenset({"holder-a"}))
+    again = part("k2", device="GPU-2", agent="holder-b 1")
+    life.look([here, again], away=frozenset({"holder-a"}))
+    life.go(HOUR)
+    life.look([here, again], away=frozenset({"holder-a"}))
+    [hours] = life.hours().values()
+    assert hours["on_gpu"] == 1.25, "four hours of the first kernel, and one of the second"
 
 
 def test_each_agent_has_counters_of_its_own(life: Life) -> None:
