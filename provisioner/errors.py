@@ -125,6 +125,11 @@ class RelayRefusedError(RelayError):
 class EngineError(AliquotError):
     """The container engine refused the request, or failed at it."""
 
+    @property
+    def is_passing(self) -> bool:
+        """Whether the same request may succeed later without anything being changed."""
+        return False
+
 
 class EngineUnavailableError(EngineError):
     """The container engine does not answer, or is not found."""

@@ -163,8 +163,12 @@ class ProcessFinder:
             return FoundProcesses(relay)
         found = FoundProcesses(relay, had_process=True, container=box.process)
         if box.is_running and not found.has_relay:  # it is gone with an earlier gateway's machine or container
-            async with reviving:
-                found = replace(found, relay=await self._containers.revive(box) or relay)
+            try:
+                async with reviving:
+                    found = replace(found, relay=await self._containers.revive(box) or relay)
+            except (EngineError, RelayError) as error:
+                self._log.error("kernel=%s relay=none left_running reason=%s", box.process.kernel_id, error)
+                return FoundProcesses(is_unknown=True)
         if box.is_running:
             return replace(found, process=box.process)
         return replace(found, end=await self._containers.ending(box.process))

@@ -33,6 +33,8 @@ _WATCH_SECONDS = 290
 _THREADS = 8
 _AUTH = ["BearerToken"]
 _PATCH_TYPE = "application/merge-patch+json"
+# Away, busy, and failures of the server that pass.
+_PASSING = frozenset((0, 429, 500, 502, 503, 504))
 
 
 class ClusterError(EngineError):
@@ -44,6 +46,10 @@ class ClusterError(EngineError):
     def __init__(self, code: int, reason: str, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.code, self.reason, self.retry_after = code, reason, retry_after
+
+    @property
+    def is_passing(self) -> bool:
+        return self.code in _PASSING
 
 
 class ClusterAwayError(ClusterError):

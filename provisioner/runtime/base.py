@@ -105,7 +105,10 @@ class Containers(Runtime, Protocol):
         """Return the containers of kernels with these labels, ended ones too. Raises EngineError."""
 
     async def revive(self, found: FoundContainer) -> RelayRecord | None:
-        """Start a relay for a kernel that runs and has none; None where that cannot be."""
+        """Start a relay for a kernel that runs and has none; None where that can never be.
+
+        Raises EngineError and RelayError where it may be another time.
+        """
 
     def serves(self, node: str) -> bool:
         """Return whether kernels start on the node of this name; the empty name is this machine's."""

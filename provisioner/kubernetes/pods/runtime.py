@@ -53,6 +53,7 @@ from .starting import DELETED, OVER, StartingPod
 from .store import PodStore, relay_request
 
 _LOOK_SECONDS = 5.0
+_REVIVE_SECONDS = 300.0
 _REMEMBERED_ENDS = 1000
 
 
@@ -249,23 +250,25 @@ class PodRuntime:
         return FoundContainer(process, pod["metadata"]["labels"], True)
 
     async def _keys_of(self, pod: str) -> RelayKeys:
-        """Return the keys of a kernel's relay. Raises StateError."""
+        """Return the keys of a kernel's relay. Raises ClusterError and StateError."""
         return read_keys(await self._store().secret(pod))
 
     async def revive(self, found: FoundContainer) -> RelayRecord | None:
-        """Start a relay for a kernel whose relay ended with its container or machine; None if that fails."""
+        """Start a relay for a kernel whose relay ended with its container or machine.
+
+        None: the pod is no more, or its keys are lost. Raises EngineError and RelayError while neither is known.
+        """
         name, uid = _of(found.process)
         try:
-            pod = await self._store().read(name, uid)
-            if pod is None:
+            seen = await self._store().with_secret(name, uid, time.monotonic() + _REVIVE_SECONDS)
+            if seen is None:
                 return None
-            keys = await self._keys_of(name)
-            request = relay_request(pod, keys.connection_key)
-            await ensure_relay_host(self._runtime)
-            return await self._start_relay(request)
-        except (EngineError, RelayError, StateError) as error:
+            request = relay_request(seen[0], read_keys(seen[1]).connection_key)
+        except StateError as error:
             self._log.error("kernel=%s relay=not_revived reason=%s", found.process.kernel_id, error)
             return None
+        await ensure_relay_host(self._runtime)
+        return await self._start_relay(request)
 
     async def _start_relay(self, request: RelayRequest) -> RelayRecord:
         try:

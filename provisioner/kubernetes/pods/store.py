@@ -155,11 +155,28 @@ class PodStore:
         return warning_text(events)
 
     async def secret(self, name: str) -> Object:
-        """Return the Secret of a kernel's pod. Raises StateError."""
+        """Return the Secret of a kernel's pod. Raises ClusterError, and StateError where there is none."""
         try:
             return await self._client.read(self._secrets, name)
         except ClusterError as error:
+            if error.code != 404:
+                raise
             raise StateError(f"The Secret {name} cannot be read: {error}") from error
+
+    async def with_secret(self, name: str, uid: str, until: float) -> tuple[Object, Object] | None:
+        """Return a pod and its Secret; None: the pod is no more. Tried again as `submit` does.
+
+        Raises ClusterError, and StateError where there is no Secret.
+        """
+
+        async def read() -> tuple[Object, Object] | None:
+            pod = await self.read(name, uid)
+            return None if pod is None else (pod, await self.secret(name))
+
+        def note(why: str) -> None:
+            self._log.warning("pod=%s unseen reason=%s", name, why)
+
+        return await self._patiently(read, until, note)
 
     # ---- what is changed
 
@@ -299,15 +316,13 @@ class PodStore:
                 return await call()
             except ClusterError as error:
                 seconds = max(error.retry_after or 0.0, waits.next_seconds())
-                if error.code not in _AGAIN or time.monotonic() + seconds > until:
+                if not error.is_passing or time.monotonic() + seconds > until:
                     raise
                 note(refusal_text(error))
                 await self._sleep(seconds)
 
 
 _KINDS = ("requests", "limits")
-# Away, busy, and failures of the server that pass.
-_AGAIN = (0, 429, 500, 502, 503, 504)
 
 
 def relay_request(pod: Object, key: str) -> RelayRequest:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from jupyter_aliquot.gateway.recovery.discovery import ProcessFinder
 from jupyter_aliquot.gateway.recovery.plan import FoundProcesses, RecoveryAction, plan_recovery
 from jupyter_aliquot.gateway.state.records import KernelRecord, KernelState
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.errors import EngineError
 from jupyter_aliquot.provisioner.relay.wire.files import ProcessId, RelayRecord
 from jupyter_aliquot.provisioner.resources import KernelProcess
+from jupyter_aliquot.provisioner.runtime.base import Containers, FoundContainer
 from jupyter_aliquot.provisioner.terminations import EndingCode, ProcessEnd
 
 BOOT, NOW = "this boot", 1e9
@@ -136,3 +144,24 @@ def test_a_kernel_about_which_the_decision_fails_keeps_none_of_the_others() -> N
         [record(RUNNING), other], {"k": strange}, BOOT, NOW, lambda kernel_id, error: undecided.append(kernel_id)
     )
     assert ([decision.kernel_id for decision in decisions], undecided) == (["other"], ["k"])
+
+
+class Unseen:
+    """A runtime of pods in a cluster that tells a running pod, and nothing more of it."""
+
+    def serves(self, node: str) -> bool:
+        return bool(node)
+
+    async def find(self, labels: Mapping[str, str]) -> tuple[FoundContainer, ...]:
+        return (FoundContainer(PROCESS, labels, True),)
+
+    async def revive(self, found: FoundContainer) -> RelayRecord | None:
+        raise EngineError("The API answered: too many requests")
+
+
+@pytest.mark.parametrize("noted", [[record(RUNNING)], []])
+def test_a_pod_that_runs_is_left_while_its_keys_cannot_be_read(noted: list[KernelRecord], tmp_path: Path) -> None:
+    finder = ProcessFinder(RuntimeDir(tmp_path), "g", cast(Containers, Unseen()), logging.getLogger("test"))
+    found = asyncio.run(finder.find(noted, has_images=True))
+    (decision,) = plan_recovery(noted, found, "", NOW, _fail)
+    assert decision.action is RecoveryAction.LEAVE

@@ -20,7 +20,7 @@ from api_double.store import RESOURCES, Failure
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan, Mount
 from jupyter_aliquot.provisioner.errors import LaunchError, WithdrawnError
-from jupyter_aliquot.provisioner.kubernetes.client import ClusterAwayError
+from jupyter_aliquot.provisioner.kubernetes.client import ClusterAwayError, ClusterError
 from jupyter_aliquot.provisioner.kubernetes.permissions import PERMISSIONS
 from jupyter_aliquot.provisioner.kubernetes.pods.runtime import PodRuntime
 from jupyter_aliquot.provisioner.kubernetes.settings import Cluster as ClusterSettings, PodSettings, Volume
@@ -317,6 +317,27 @@ def test_a_busy_api_delays_a_start_and_a_list_as_it_said(play: Callable[[Scene],
         place.double.failures.append(Failure(503, "ServiceUnavailable", "starting"))
         (found,) = await place.another().find()
         assert found.process == process
+
+    play(scene)
+
+
+def test_a_busy_api_delays_the_relay_of_a_found_kernel_and_a_refusing_one_is_told(
+    play: Callable[[Scene], None],
+) -> None:
+    async def scene(place: Place) -> None:
+        await place.started()
+        later = place.another()
+        (found,) = await later.find()
+        place.double.failures.append(Failure(429, "TooManyRequests", "too many requests"))
+        assert place.double.allowed is not None
+        place.double.allowed.remove(("get", "secrets"))
+        with pytest.raises(ClusterError, match="cannot get resource"):
+            await later.revive(found)
+        assert not place.double.failures
+        place.double.store.delete(SECRETS, "default", NAME, {})
+        place.double.allowed.append(("get", "secrets"))
+        assert await later.revive(found) is None, "without its keys no gateway ever reaches it"
+        await later.stop()
 
     play(scene)
 
