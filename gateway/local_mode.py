@@ -169,15 +169,24 @@ class OwnKernels:
             log,
             self._services.labels,
         )
-        sessions = self._services.engines.sessions
+        problems = await self._restore_sessions()
         try:
-            if sessions is not None:
-                await sessions.restore()
             await self._recovery.run("" if self._services.is_elsewhere else boot_id())
         except Exception:
             # Running kernels are not lost by it. A server that did not start would help no user.
             log.exception("recovery=failed; kernels of the last run are left as they are")
-            return ("Kernels of this server's last run could not be recovered: see its log.",)
+            return (*problems, "Kernels of this server's last run could not be recovered: see its log.")
+        return problems
+
+    async def _restore_sessions(self) -> tuple[str, ...]:
+        """Take the notebooks' sessions of the replica before; return what went wrong. Kernels do not need them."""
+        sessions = self._services.engines.sessions
+        try:
+            if sessions is not None:
+                await sessions.restore()
+        except Exception:
+            self._services.log.exception("sessions=not_restored; notebooks find their kernels by hand")
+            return ("Notebooks' sessions of this gateway's last run could not be restored: see its log.",)
         return ()
 
     def _has_folder(self, user: str, folder: Path) -> bool:

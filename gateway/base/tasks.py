@@ -1,18 +1,23 @@
-"""Runners of coroutines: periodically in the background, in groups, or with a bounded time."""
+"""Runners of coroutines: periodically in the background, in groups, patiently, or with a bounded time."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+from jupyter_aliquot.gpu_hook.base.pacing import Backoff
 from jupyter_aliquot.gpu_hook.waiting import end_task
+from jupyter_aliquot.provisioner.errors import EngineError
 
 from .clock import Clock
 
 _AT_ONCE = 16
 _STOP_SECONDS = 5.0
+_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 0.5, 15.0
+
+_Answer = TypeVar("_Answer")
 
 
 class Recurring:
@@ -75,6 +80,24 @@ async def in_groups(questions: Sequence[Callable[[], Awaitable[bool]]], at_once:
                 raise answer
         if not all(answers):
             return
+
+
+async def until_answered(
+    subject: str, read: Callable[[], _Answer], sleep: Callable[[float], Awaitable[None]], log: logging.Logger
+) -> _Answer:
+    """Return the answer of *read*, which blocks, however long the other side is away or busy.
+
+    Raises the EngineError of a refusal that does not pass.
+    """
+    waits = Backoff(_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS)
+    while True:
+        try:
+            return await asyncio.to_thread(read)
+        except EngineError as error:
+            if not error.is_passing:
+                raise
+            log.warning("%s=unread reason=%s; they are read again", subject, error)
+        await sleep(waits.next_seconds())
 
 
 async def within_patience(part: str, stop: Coroutine[Any, Any, None], log: logging.Logger) -> None:

@@ -16,6 +16,7 @@ from typing import Any, cast
 from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 
 from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.base.tasks import until_answered
 from jupyter_aliquot.gateway.kernels.kernel import ManagedKernel
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.scheduling.admission import Admission
@@ -68,7 +69,7 @@ class Recovery:
         A kernel that cannot be recovered keeps none of the others.
         """
         started = self._clock.now()
-        records = await asyncio.to_thread(self._records.read)
+        records = await until_answered("records", self._records.read, self._clock.sleep, self._log)
         found = await self._finder.find(records, has_images=self._manager.has_images)
         decisions = plan_recovery(records, found, boot_id, self._clock.wall(), self._undecided)
         for decision in decisions:

@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
+from jupyter_aliquot.gateway.base.tasks import until_answered
 from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.kubernetes.client import ClusterError
 from jupyter_aliquot.provisioner.kubernetes.documents import Documents
@@ -64,17 +65,22 @@ class SessionMirror:
         self._log = log
         self._told: dict[str, str] = {}
         self._seen = -1
+        self._problem = ""
         self._keeping: asyncio.Task[None] | None = None
 
     async def restore(self) -> None:
-        """Take the rows of the replica before, and follow changes from now on. Raises ClusterError."""
-        self._told = await asyncio.to_thread(self._documents.read)
-        self._connection().execute(f"CREATE TABLE IF NOT EXISTS session ({', '.join(_COLUMNS)})")
-        marks = ", ".join("?" for _ in _COLUMNS)
-        for text in self._told.values():
-            row: dict[str, Any] = json.loads(text)
-            values = [row.get(name) for name in _COLUMNS]
-            self._connection().execute(f"INSERT OR REPLACE INTO session VALUES ({marks})", values)
+        """Take the rows of the replica before, and follow changes from now on. Raises ClusterError.
+
+        Rows that this replica has from an earlier time are dropped: another one led since. While the API
+        is away the answer waits.
+        """
+        told = await until_answered("sessions", self._documents.read, asyncio.sleep, self._log)
+        rows = {key: row for key, text in told.items() if (row := self._row(key, text)) is not None}
+        connection, marks = self._connection(), ", ".join("?" for _ in _COLUMNS)
+        connection.execute(f"CREATE TABLE IF NOT EXISTS session ({', '.join(_COLUMNS)})")
+        connection.execute("DELETE FROM session")
+        connection.executemany(f"INSERT INTO session VALUES ({marks})", rows.values())
+        self._told = {key: told[key] for key in rows}
         self._keeping = asyncio.create_task(self._keep(), name="aliquot-sessions")
 
     async def stop(self) -> None:
@@ -89,18 +95,34 @@ class SessionMirror:
             await self._look()
             await asyncio.sleep(_LOOK_SECONDS)
 
+    def _row(self, key: str, text: str) -> list[str | None] | None:
+        try:
+            told: dict[str, Any] = json.loads(text)
+            row = [told[name] for name in _COLUMNS]
+        except (ValueError, KeyError, TypeError) as error:
+            self._log.error("session=%s unreadable reason=%r; it is left as it is", key, error)
+            return None
+        return [None if one is None else str(one) for one in row]
+
     async def _look(self) -> None:
+        """Tell what changed. A failure is logged once, and the next look tells it."""
+        try:
+            await self._tell_changes()
+            self._problem = ""
+        except Exception as error:
+            if str(error) != self._problem:
+                trace = None if isinstance(error, ClusterError) else error
+                self._log.warning("sessions=later reason=%s", error, exc_info=trace)
+            self._problem = str(error)
+
+    async def _tell_changes(self) -> None:
         changes = self._connection().total_changes
         if changes == self._seen:
             return
         found = self._connection().execute(f"SELECT {', '.join(_COLUMNS)} FROM session").fetchall()
         rows = {str(row[0]): json.dumps(dict(zip(_COLUMNS, tuple(row), strict=True))) for row in found}
-        try:
-            await asyncio.to_thread(self._tell, rows)
-        except ClusterError as error:
-            self._log.warning("sessions=later reason=%s", error)
-        else:
-            self._seen = changes
+        await asyncio.to_thread(self._tell, rows)
+        self._seen = changes
 
     def _tell(self, rows: dict[str, str]) -> None:
         """Tell the difference to what was told. Raises ClusterError."""

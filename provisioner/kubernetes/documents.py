@@ -54,13 +54,13 @@ class Documents:
                 raise
 
     def read(self) -> dict[str, str]:
-        """Return all documents by their keys."""
+        """Return all documents by their keys. A ConfigMap that has lost its key is none of them."""
         query = {"labelSelector": self._maps.selector}
         answer = self._client.blocking_call("GET", self._maps.path, query, None, "application/json")
-        return {
-            one["metadata"]["annotations"][_KEY_ANNOTATION]: str((one.get("data") or {}).get(_DATA, ""))
-            for one in answer.get("items") or ()
-        }
+        keyed = (
+            ((one["metadata"].get("annotations") or {}).get(_KEY_ANNOTATION), one) for one in answer.get("items") or ()
+        )
+        return {key: str((one.get("data") or {}).get(_DATA, "")) for key, one in keyed if key is not None}
 
     def _name(self, key: str) -> str:
         return object_name(f"aliquot-{self._kind}", key)

@@ -1,0 +1,181 @@
+"""The state that a gateway's next replica finds in the cluster, while the API is busy and documents are damaged."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sqlite3
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import AsyncMock, Mock
+
+import pytest
+from api_double.fixtures import configuration_of
+from api_double.server import ApiDouble
+from api_double.store import RESOURCES, Failure
+from traitlets.config import Configurable
+
+from jupyter_aliquot.gateway.base.clock import SystemClock
+from jupyter_aliquot.gateway.local_mode import OwnKernels
+from jupyter_aliquot.gateway.recovery.recover import Recovery
+from jupyter_aliquot.gateway.state.cluster_state import ClusterRecords, SessionMirror
+from jupyter_aliquot.gateway.state.records import KernelRecord, KernelState
+from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient
+from jupyter_aliquot.provisioner.kubernetes.documents import Documents
+from jupyter_aliquot.provisioner.kubernetes.permissions import PERMISSIONS
+from jupyter_aliquot.provisioner.kubernetes.settings import Cluster
+
+LOG = logging.getLogger("test")
+BUSY = Failure(429, "TooManyRequests", "too many requests")
+
+
+class Table:
+    """A table of sessions that another process may lock."""
+
+    def __init__(self, path: Path | str = ":memory:") -> None:
+        self.database = sqlite3.connect(path, isolation_level=None)
+        self.locks = 0
+
+    @property
+    def total_changes(self) -> int:
+        return self.database.total_changes
+
+    def execute(self, *told: Any) -> sqlite3.Cursor:
+        if self.locks:
+            self.locks -= 1
+            raise sqlite3.OperationalError("database is locked")
+        return self.database.execute(*told)
+
+    def executemany(self, *told: Any) -> sqlite3.Cursor:
+        return self.database.executemany(*told)
+
+    def add(self, session: str, path: str) -> None:
+        row = (session, path, path, "notebook", "k1")
+        self.database.execute("INSERT INTO session VALUES (?, ?, ?, ?, ?)", row)
+
+    def rows(self) -> list[tuple[str, str]]:
+        return self.database.execute("SELECT session_id, path FROM session ORDER BY session_id").fetchall()
+
+
+class Scene:
+    """The documents of a gateway on the double, and the mirror of one replica's table."""
+
+    def __init__(self, double: ApiDouble) -> None:
+        double.allowed = [(verb, one.resource.split("/")[0]) for one in PERMISSIONS for verb in one.verbs]
+        self.double = double
+        self.client = ClusterClient(configuration_of(double))
+        self.table = Table()
+        self.mirror = SessionMirror(self.documents("session"), lambda: self.table, LOG)  # type: ignore[arg-type,return-value]
+
+    def documents(self, kind: str) -> Documents:
+        return Documents(self.client, Cluster("default", "g", "relay:1"), kind)
+
+    def write(self, session: str, **told: str) -> None:
+        row = {"session_id": session, "path": "a.ipynb", "name": "a", "type": "notebook", "kernel_id": "k1"}
+        self.documents("session").write(session, json.dumps({**row, **told}))
+
+    def kept(self) -> set[str]:
+        return set(self.documents("session").read())
+
+    async def until(self, want: set[str]) -> None:
+        while True:
+            if await asyncio.to_thread(self.kept) == want:
+                return
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def play(a_double: ApiDouble) -> Callable[[Callable[[Scene], Awaitable[None]]], None]:
+    def run(act: Callable[[Scene], Awaitable[None]]) -> None:
+        async def whole() -> None:
+            scene = Scene(a_double)
+            await asyncio.wait_for(act(scene), 60)
+            await scene.mirror.stop()
+            await scene.client.close()
+
+        asyncio.run(whole())
+
+    return run
+
+
+Play = Callable[[Callable[[Scene], Awaitable[None]]], None]
+
+
+class Server(Configurable):
+    """A server without users."""
+
+    identity_provider = None
+
+
+def test_a_replica_takes_the_sessions_although_the_api_is_busy_and_one_is_damaged(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        scene.write("s1")
+        for damaged in ("", "[]", json.dumps({"session_id": "s3"})):
+            scene.documents("session").write(f"bad-{len(damaged)}", damaged)
+        maps = RESOURCES["configmaps"]
+        without = scene.double.store.list(maps, "default")[0][0]
+        keyless = {**without["metadata"], "name": "keyless", "annotations": {}}
+        scene.double.store.create(maps, "default", {**without, "metadata": keyless})
+        scene.double.failures.append(BUSY)
+        await scene.mirror.restore()
+        assert scene.table.rows() == [("s1", "a.ipynb")]
+        assert not scene.double.failures
+
+    play(act)
+
+
+def test_a_replica_that_led_before_drops_what_it_had(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        scene.table.execute("CREATE TABLE session (session_id, path, name, type, kernel_id)")
+        scene.table.add("s1", "old.ipynb")
+        scene.table.add("ended", "b.ipynb")
+        scene.write("s1", path="renamed.ipynb")
+        await scene.mirror.restore()
+        assert scene.table.rows() == [("s1", "renamed.ipynb")]
+
+    play(act)
+
+
+def test_sessions_are_told_on_after_a_table_that_was_locked(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.mirror.restore()
+        scene.table.add("s1", "a.ipynb")
+        await scene.until({"s1"})
+        scene.table.locks = 1
+        scene.table.add("s2", "b.ipynb")
+        await scene.until({"s1", "s2"})
+        assert not scene.table.locks
+        scene.table.add("s3", "c.ipynb")
+        scene.table.locks = 1
+        await scene.mirror.stop()  # a failure does not keep the server from its end
+
+    play(act)
+
+
+def test_a_busy_api_delays_the_recovery_of_kernels(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        records = ClusterRecords(scene.documents("record"), LOG)
+        records.write(KernelRecord("k", "ada", "python3", KernelState.PENDING, 1e9, ""))
+        scene.double.failures.append(BUSY)
+        admission, finder = Mock(), Mock(find=AsyncMock(return_value={}))
+        manager = Mock(replacements=Mock(finish=AsyncMock()))
+        recovery = Recovery(manager, admission, Mock(), records, finder, SystemClock(), LOG, frozenset)
+        await recovery.run("")
+        await asyncio.sleep(0)  # the task that looks after what it replaces
+        await recovery.stop()
+        admission.expect.assert_called_once_with("k")
+
+    play(act)
+
+
+def test_kernels_are_recovered_although_sessions_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    recovered = AsyncMock()
+    monkeypatch.setattr(Recovery, "run", recovered)
+    services = Mock(is_elsewhere=True, server=Server())
+    services.engines.sessions.restore = AsyncMock(side_effect=OSError("the disk is full"))
+    own = OwnKernels(Mock(cull_idle_timeout=0), Mock(), services)
+    problems = asyncio.run(own.recover())
+    recovered.assert_awaited_once_with("")
+    assert [one for one in problems if "sessions" in one] == list(problems)
