@@ -12,13 +12,14 @@ import logging
 import math
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from http import HTTPStatus
 
 from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus
 from jupyter_aliquot.gpu_hook.waiting import end_task
-from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient, ClusterError, Collection
+from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient, ClusterError, Collection, Object
 from jupyter_aliquot.provisioner.kubernetes.holders import HolderSettings, holder_pod, holder_selector
 from jupyter_aliquot.provisioner.kubernetes.reconcile import (
     End,
@@ -34,6 +35,7 @@ from jupyter_aliquot.provisioner.kubernetes.states import refusal_text
 from jupyter_aliquot.provisioner.kubernetes.watch import ResourceWatch
 
 _LOOK_SECONDS = 1.0
+_UNTOLD_SECONDS = 10.0
 # A kernel that waits this long does not wait for the next look of the planner alone.
 _PATIENCE_SECONDS = 2.0
 
@@ -57,6 +59,9 @@ class HolderKeeper:
         self._clock = clock
         self._log = log
         self._spare_since: dict[str, float] = {}
+        selector = holder_selector(cluster, settings.pool)
+        self._pods = Collection("/api/v1", "pods", cluster.namespace, selector)
+        self._untold = _Untold(self._pods, clock)
         self._problem = ""
         self._keeping: asyncio.Task[None] | None = None
         # The devices whose holders are to end, by UUID. Read by admission.
@@ -74,18 +79,18 @@ class HolderKeeper:
 
     async def _keep(self, seen: Callable[[], AdmissionSnapshot], plan_again: Callable[[], None]) -> None:
         client = self._make_client()
-        selector = holder_selector(self._cluster, self._settings.pool)
-        pods = Collection("/api/v1", "pods", self._cluster.namespace, selector)
-        watch = ResourceWatch(client, pods, asyncio.sleep, random.random, self._log)
+        watch = ResourceWatch(client, self._pods, asyncio.sleep, random.random, self._log)
+        watch.listen(self._untold.forget_told)
         watching = asyncio.create_task(watch.run(), name="aliquot-holders-watch")
         try:
             while True:
                 try:
+                    await self._untold.ask(client, watch.objects)
                     before = self.leaving_devices
                     steps = self._look(watch, seen())
                     if self.leaving_devices != before:
                         plan_again()
-                    await self._do(client, pods, steps)
+                    await self._do(client, steps)
                     self._problem = ""
                 except ClusterError as error:
                     if str(error) != self._problem:
@@ -105,7 +110,7 @@ class HolderKeeper:
         held = {one.holder.partition("/")[2]: one for one in self._devices() if one.holder}
         used = used_devices(snapshot)
         use = {name: bool(device.reserved_kernels) or device.uuid in used for name, device in held.items()}
-        holders = read_holders(watch.objects.values(), use)
+        holders = read_holders({**self._untold.pods, **watch.objects}.values(), use)
         pool, waiting = self._settings.pool, waiting_gpus(snapshot, now)
         state = PoolState(pool, holders, waiting, now, self._spare_since, watch.is_current)
         self._spare_since = {one.uid: self._spare_since.get(one.uid, now) for one in spare_holders(state)}
@@ -116,16 +121,16 @@ class HolderKeeper:
             self.leaving_devices = uuids
         return reconcile(state, self._settings.idle_seconds)
 
-    async def _do(self, client: ClusterClient, pods: Collection, steps: Steps) -> None:
+    async def _do(self, client: ClusterClient, steps: Steps) -> None:
         """Do the steps. Raises ClusterError."""
         for end in steps.end:
-            await self._end(client, pods, end)
+            await self._end(client, end)
         if steps.create:
             await self._prepare(client)
         for _ in range(steps.create):
             holder_id = uuid.uuid4().hex[:8]
             pod = holder_pod(self._cluster, self._settings.pool, holder_id, self._settings.queueing)
-            await client.create(pods, pod)
+            await self._untold.create(client, pod)
             self._log.info("holder=%s created", pod["metadata"]["name"])
 
     async def _prepare(self, client: ClusterClient) -> None:
@@ -138,9 +143,61 @@ class HolderKeeper:
                 if error.code != 409:  # it is there
                     raise
 
-    async def _end(self, client: ClusterClient, pods: Collection, end: End) -> None:
-        await client.delete(pods, end.holder.name, end.holder.uid, 0 if end.at_once else None)
+    async def _end(self, client: ClusterClient, end: End) -> None:
+        await client.delete(self._pods, end.holder.name, end.holder.uid, 0 if end.at_once else None)
         self._log.info("holder=%s ended phase=%s", end.holder.name, end.holder.phase.value)
+
+
+class _Untold:
+    """The holders that were created, and that the watch has not told yet: a silent watch makes no second one.
+
+    One that stays untold is asked for. An answer that was lost may have been of a pod that is there.
+    """
+
+    def __init__(self, collection: Collection, clock: Clock) -> None:
+        self._collection = collection
+        self._clock = clock
+        self.pods: dict[str, Object] = {}  # by name
+        self._asked: dict[str, float] = {}
+
+    async def create(self, client: ClusterClient, pod: Object) -> None:
+        """Create a holder. Raises ClusterError."""
+        name = pod["metadata"]["name"]
+        self._take({**pod, "metadata": {**pod["metadata"], "uid": ""}})
+        try:
+            self._take(await client.create(self._collection, pod))
+        except ClusterError as error:
+            if not error.is_passing or error.code == HTTPStatus.TOO_MANY_REQUESTS:
+                self._forget(name)
+            raise
+
+    async def ask(self, client: ClusterClient, told: Container[str]) -> None:
+        """Read those that are untold for long. One that cannot be read stays."""
+        now = self._clock.now()
+        for name in [one for one, asked in self._asked.items() if now - asked >= _UNTOLD_SECONDS]:
+            try:
+                if name not in told:
+                    self._take(await client.read(self._collection, name))
+                    continue
+            except ClusterError as error:
+                if error.code != HTTPStatus.NOT_FOUND:
+                    self._asked[name] = now
+                    continue
+            self._forget(name)
+
+    def forget_told(self, before: Object | None, after: Object | None) -> None:
+        """Called by the watch."""
+        for one in (before, after):
+            if one is not None:
+                self._forget(one["metadata"]["name"])
+
+    def _take(self, pod: Object) -> None:
+        name = pod["metadata"]["name"]
+        self.pods[name], self._asked[name] = pod, self._clock.now()
+
+    def _forget(self, name: str) -> None:
+        self.pods.pop(name, None)
+        self._asked.pop(name, None)
 
 
 def used_devices(snapshot: AdmissionSnapshot) -> frozenset[str]:

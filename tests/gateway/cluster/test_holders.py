@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ from jupyter_aliquot.gateway.nodes.holders import HolderKeeper, waiting_gpus
 from jupyter_aliquot.gateway.scheduling.planner import Pending
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus
-from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient
+from jupyter_aliquot.provisioner.kubernetes.client import OPENED, ClusterAwayError, ClusterClient, Collection, Object
 from jupyter_aliquot.provisioner.kubernetes.permissions import PERMISSIONS
 from jupyter_aliquot.provisioner.kubernetes.settings import Cluster
 from jupyter_aliquot.provisioner.resources import GpuShare, Request
@@ -42,23 +42,56 @@ def device(holder: str, kernels: int) -> DeviceStatus:
     )  # type: ignore[arg-type]  # from mappings
 
 
+class Blind(ClusterClient):
+    """A client whose watches are silent, as on a connection that was lost without a word."""
+
+    async def watch(self, collection: Collection, version: str) -> AsyncIterator[Object]:
+        yield {"type": OPENED, "object": {}}
+        await asyncio.Event().wait()
+
+
+class Unanswered(Blind):
+    """One that does not get the answers when it creates an object, either."""
+
+    async def create(self, collection: Collection, told: Object) -> Object:
+        await super().create(collection, told)
+        raise ClusterAwayError("the answer was lost")
+
+
+class Fast(SystemClock):
+    """A clock whose seconds are short, and which a test sets forward."""
+
+    later = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.later
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds / 100)
+
+
 class Scene:
     """A keeper of at most two holders, whose queue and devices a test sets."""
 
-    def __init__(self, double: ApiDouble, **told: Any) -> None:
+    def __init__(self, double: ApiDouble, client: type[ClusterClient] = ClusterClient, **told: Any) -> None:
         self.double, self.waiting, self.devices = double, queue(), tuple[DeviceStatus, ...]()
-        self.plans = 0
+        self.plans = self.looks = 0
+        self.clock: SystemClock = SystemClock() if client is ClusterClient else Fast()
         double.allowed = [(verb, one.resource.split("/")[0]) for one in PERMISSIONS for verb in one.verbs]
         settings = HolderPods(config=Config({"HolderPods": {"most": 2, "guaranteed": 0, **told}})).settings("relay:1")
         assert settings is not None
         self.keeper = HolderKeeper(
-            lambda: ClusterClient(configuration_of(double)),
+            lambda: client(configuration_of(double)),
             Cluster("default", "g", "relay:1"),
             settings,
             lambda: self.devices,
-            SystemClock(),
+            self.clock,
             logging.getLogger("test"),
         )
+
+    def _seen(self) -> AdmissionSnapshot:
+        self.looks += 1
+        return self.waiting
 
     def _planned(self) -> None:
         self.plans += 1
@@ -84,7 +117,7 @@ class Scene:
                 await asyncio.sleep(0.01)
 
         async def scene() -> None:
-            self.keeper.start(lambda: self.waiting, self._planned)
+            self.keeper.start(self._seen, self._planned)
             try:
                 await asyncio.wait_for(act(until), 60)
             finally:
@@ -125,6 +158,31 @@ def test_a_holder_that_the_cluster_ends_keeps_its_gpu_until_kernels_have_left(a_
         await until(lambda: not scene.pods())
         scene.devices = ()
         await until(lambda: not scene.keeper.leaving_devices)
+
+    scene.run(act)
+
+
+@pytest.mark.parametrize("client", [Blind, Unanswered])
+def test_a_watch_that_is_silent_makes_no_more_holders(client: type[ClusterClient], a_double: ApiDouble) -> None:
+    scene = Scene(a_double, client, guaranteed=1)
+
+    async def act(until: Any) -> None:
+        async def looked_again() -> None:
+            before = scene.looks
+            await until(lambda: scene.looks > before + 3)
+
+        assert isinstance(scene.clock, Fast)
+        await until(scene.pods)
+        await looked_again()
+        (pod,) = scene.pods()
+        scene.clock.later += 60  # it is read
+        await looked_again()
+        assert scene.pods() == [pod]
+        a_double.store.delete(PODS, "default", pod["metadata"]["name"], {"gracePeriodSeconds": 0})
+        scene.clock.later += 60
+        await until(scene.pods)
+        await looked_again()
+        assert len(scene.pods()) == 1
 
     scene.run(act)
 
