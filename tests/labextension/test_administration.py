@@ -214,6 +214,18 @@ def test_each_tab_shows_its_reports_and_is_clean_for_axe_in_both_themes(scripted
     assert lab.errors == []
 
 
+def test_a_request_of_an_older_gateway_has_no_expected_start(a_shared_page: LabPage, a_script: AdminScript) -> None:
+    [request] = a_script.queue["requests"]
+    older = {key: value for key, value in request.items() if key != "predicted_start"}
+    a_script.queue = {"length": 1, "requests": [older]}
+    a_shared_page.clear()
+    shown = open_view(a_shared_page)
+    shown.get_by_role("tab", name="Queue (1)").click()
+    row = shown.get_by_role("table", name="Queue").get_by_role("row").filter(has_text="late.ipynb")
+    assert row.get_by_role("cell").nth(7).inner_text() == "–"
+    assert a_shared_page.errors == []
+
+
 def test_in_forced_colors_the_chosen_tab_and_the_focus_differ(scripted: tuple[LabPage, Locator]) -> None:
     lab, shown = scripted
     lab.page.emulate_media(forced_colors="active")

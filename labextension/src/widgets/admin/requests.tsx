@@ -49,7 +49,8 @@ function startText({ expected_start: expected, predicted_start: predicted }: IQu
   if (expected !== null) {
     return formatTime(expected, now);
   }
-  return predicted === null ? UNKNOWN : formatFromNow(predicted.earliest, predicted.latest, now);
+  // An older gateway predicts none.
+  return predicted ? formatFromNow(predicted.earliest, predicted.latest, now) : UNKNOWN;
 }
 
 function kindText({ kind }: IQueuedRequest, trans: ITranslation): string {
