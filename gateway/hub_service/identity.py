@@ -39,7 +39,7 @@ from jupyter_aliquot.provisioner.errors import HubAwayError, HubError, TooManyTo
 
 from .environment import HubService
 from .login import HUB_LOGIN_HANDLERS
-from .removed_users import HubUserList, removed_among
+from .removed_users import HubUserList, RemovedUsers
 from .token_cache import CheckLimits, Model, TokenChecks
 from .user_cache import HubPeople, is_service, service_name
 from .websocket_recheck import HubSockets
@@ -178,6 +178,7 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
             )
         self.people = HubPeople(self.log)
         self.sockets = HubSockets(self.user_with, self.recheck_seconds, self.people, SystemClock(), self.log)
+        self._removed = RemovedUsers(SystemClock(), self.log)
 
     _own_check: asyncio.Task[None] | None = None
 
@@ -311,6 +312,7 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
     def remember_in(self, folder: Path) -> None:
         """Called by the extension with the folder where this gateway keeps its state."""
         self.people.keep_in(folder / "hub_users.json")
+        self._removed.keep_in(folder / "hub_missing_users.json")
 
     def knows(self, name: str) -> bool:
         """Return whether the Hub has told of this user."""
@@ -323,7 +325,7 @@ class HubIdentityProvider(JupyterHubIdentityProvider, AliquotIdentityProvider):
     async def removed_users(self, names: Collection[str]) -> frozenset[str]:
         """Return those of *names* that the Hub has no more, and forget them. Services are no users."""
         users = [name for name in names if not is_service(name)]
-        removed = await removed_among(users, HubUserList(self.hub_auth), self.log)
+        removed = await self._removed.among(users, HubUserList(self.hub_auth))
         for name in removed:
             self.people.forget(name)
         return removed
