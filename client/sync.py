@@ -304,7 +304,7 @@ class Client:
             kind: ``user`` or ``team``.
             invited: The name of the user or team.
             access: ``read`` or ``write``.
-            name: The folder's name for guests; empty for the last part of the path.
+            name: The folder's name for collaborators; empty for the last part of the path.
             until: The moment of its end, such as ``2026-12-01T12:00:00Z``; empty: it does not end by itself.
         """
         return self._portal.run(

@@ -31,7 +31,7 @@ class Invitation:
     ``path`` is where the owner's kernels find the folder, and ``source`` where it lies on the host.
     ``inode`` and ``born`` are those of the folder that the owner chose; ``born`` is in nanoseconds
     since the epoch, and 0 where the file system does not tell. Other times are in seconds.
-    ``is_orphaned``: its owner or its only guest was removed from the server, and it is for no user.
+    ``is_orphaned``: its owner or its only collaborator was removed from the server, and it is for no user.
     """
 
     id: str
@@ -61,14 +61,14 @@ class Invitation:
         return user.name == self.invited if self.kind == "user" else self.invited in user.teams
 
     def has_ended(self, now: float) -> bool:
-        """Return whether its time is over. One that no guest answered ends by itself."""
+        """Return whether its time is over. One that no collaborator answered ends by itself."""
         if self.until is not None and self.until <= now:
             return True
         return not self.is_answered and self.since + UNANSWERED_SECONDS <= now
 
     @property
     def users(self) -> frozenset[str]:
-        """Return the names that were users of the server: its owner, and the guests who answered."""
+        """Return the names that were users of the server: its owner, and the collaborators who answered."""
         return self.accepted | self.declined | {self.owner}
 
     def without(self, removed: Collection[str]) -> Invitation:
@@ -79,7 +79,7 @@ class Invitation:
 
     @property
     def is_answered(self) -> bool:
-        """Return whether a guest has accepted or declined it."""
+        """Return whether a collaborator has accepted or declined it."""
         return bool(self.accepted or self.declined)
 
     @property

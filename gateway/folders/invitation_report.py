@@ -1,4 +1,4 @@
-"""REST reports of invitations. Guests learn neither the owner's paths nor the other guests.
+"""REST reports of invitations. Collaborators learn neither the owner's paths nor each other.
 
 Each report looks at the folder on the disk, so that a problem is told before a kernel lacks the folder.
 """

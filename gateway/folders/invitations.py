@@ -2,7 +2,7 @@
 
 An owner names a folder as the owner's kernels see it, and only folders below a root of that owner
 can be shared. A folder appears in the kernels of a user who accepted, and each start checks it
-again. A folder that fails the check is left out of the start: no owner keeps a guest from working.
+again. A folder that fails the check is left out of the start: no owner keeps a collaborator from working.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Invitations:
         # Requests change it in threads. A change makes another mapping.
         self._changing = threading.Lock()
         self._all: Mapping[str, Invitation] = {}
-        self._by_guest: Mapping[tuple[str, str], Sequence[Invitation]] = {}
+        self._by_collaborator: Mapping[tuple[str, str], Sequence[Invitation]] = {}
         self._file = InvitationFile(path, log)
         self._is_read = False
         self.read_again()
@@ -116,13 +116,13 @@ class Invitations:
 
     def open_for(self, user: User) -> tuple[Invitation, ...]:
         """Return the invitations that the user has not answered. Called with each status: it looks at no other's."""
-        if not self._by_guest:
+        if not self._by_collaborator:
             return ()
         now, names = self._clock.wall(), [("user", user.name), *(("team", team) for team in sorted(user.teams))]
         return tuple(
             one
             for name in names
-            for one in self._by_guest.get(name, ())
+            for one in self._by_collaborator.get(name, ())
             if one.invites(user) and user.name not in one.accepted | one.declined and not one.has_ended(now)
         )
 
@@ -132,7 +132,7 @@ class Invitations:
         return found if found is not None and found in self.seen_by(user) else None
 
     def target_of(self, invitation: Invitation) -> str:
-        """Return where a guest's kernels find the folder."""
+        """Return where a collaborator's kernels find the folder."""
         return f"{self.target}/{invitation.owner}/{invitation.name}"
 
     def invite(self, user: User, wish: Wish) -> Invitation:
@@ -208,7 +208,7 @@ class Invitations:
     def remove_users(self, removed: Collection[str]) -> None:
         """Take back what users shared and accepted who are removed from the server. Blocks. Raises StateError.
 
-        An invitation without its owner or its only guest stays in the list, where an administrator ends it.
+        An invitation without its owner or its only collaborator stays in the list, where an administrator ends it.
         """
         with self._changing:
             self._read()
@@ -231,7 +231,7 @@ class Invitations:
                 identity, is_writable = self.check(invitation)
             except AliquotError as error:
                 self._log.warning(
-                    "invitation=%s owner=%s guest=%s mounted=no reason=%s",
+                    "invitation=%s owner=%s collaborator=%s mounted=no reason=%s",
                     invitation.id,
                     invitation.owner,
                     user.name,
@@ -252,8 +252,8 @@ class Invitations:
         owner = invitation.owner
         if invitation.is_orphaned:
             raise FolderError(
-                f"The owner {owner!r} or the only guest {invitation.invited!r} was removed from this server, so that "
-                "no user gets the folder. End the invitation, or share the folder again"
+                f"The owner {owner!r} or the only collaborator {invitation.invited!r} was removed from this server, so "
+                "that no user gets the folder. End the invitation, or share the folder again"
             )
         if not self._owners.exists(owner):
             raise FolderError(f"This server has no user {owner!r} any more")
@@ -328,7 +328,7 @@ class Invitations:
                 is_orphaned=False,
             )
             if not before.is_of(inode, born):
-                # Its guests did not accept another folder at the same path.
+                # Its collaborators did not accept another folder at the same path.
                 changed = replace(changed, accepted=frozenset(), declined=frozenset())
             return changed if changed.is_answered else replace(changed, since=self._clock.wall())
         return Invitation(
@@ -359,10 +359,10 @@ class Invitations:
         self._take(made)
 
     def _take(self, made: Mapping[str, Invitation]) -> None:
-        by_guest: dict[tuple[str, str], list[Invitation]] = {}
+        by_collaborator: dict[tuple[str, str], list[Invitation]] = {}
         for one in made.values():
-            by_guest.setdefault((one.kind, one.invited), []).append(one)
-        self._all, self._by_guest = made, by_guest
+            by_collaborator.setdefault((one.kind, one.invited), []).append(one)
+        self._all, self._by_collaborator = made, by_collaborator
 
     def _tell(self, action: str, invitation: Invitation, by: str) -> None:
         for observer in self._observers:

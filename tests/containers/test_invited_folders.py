@@ -1,4 +1,4 @@
-"""Folders that users share with each other, in real containers: what a guest's kernel reads and writes."""
+"""Folders that users share with each other, in real containers: what a collaborator's kernel reads and writes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def runs(kernels: ContainerKernels, found: Invitations, script: str) -> bool:
     return kernels.ending(started).exit_code == 0
 
 
-def test_a_guest_reads_writes_only_where_invited_to_and_finds_nothing_after_the_end(
+def test_a_collaborator_reads_writes_only_where_invited_to_and_finds_nothing_after_the_end(
     host: Path, found: Invitations, kernels: ContainerKernels
 ) -> None:
     invitation = accepted(found, "read")
@@ -78,7 +78,7 @@ def test_a_guest_reads_writes_only_where_invited_to_and_finds_nothing_after_the_
     assert runs(kernels, found, "! test -e /shared")
 
 
-def test_a_folder_that_its_owner_swaps_after_the_check_is_not_the_guests(
+def test_a_folder_that_its_owner_swaps_after_the_check_is_not_the_collaborators(
     host: Path, found: Invitations, kernels: ContainerKernels
 ) -> None:
     accepted(found, "read")
@@ -86,7 +86,7 @@ def test_a_folder_that_its_owner_swaps_after_the_check_is_not_the_guests(
     project = host / "homes/alice/project"
     project.rename(host / "homes/alice/moved")
     project.symlink_to(host / "homes/bob")
-    # The kernel starts without it: no owner keeps a guest from working.
+    # The kernel starts without it: no owner keeps a collaborator from working.
     started = kernels.start(kernels.launch(plan, ("/bin/sh", "-c", "! test -e /shared || sleep 600")))
     assert kernels.ending(started).exit_code == 0
     assert runs(kernels, found, "! test -e /shared")

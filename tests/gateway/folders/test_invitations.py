@@ -115,7 +115,7 @@ def mounted(found: Invitations, who: User = BOB) -> dict[str, bool]:
     return {mount.target: mount.read_only for mount in found.mounts_of(who)}
 
 
-def test_a_folder_is_mounted_for_a_guest_who_accepted_and_for_no_other(place: Place) -> None:
+def test_a_folder_is_mounted_for_a_collaborator_who_accepted_and_for_no_other(place: Place) -> None:
     found = place.open()
     invitation = invite(found)
     assert mounted(found) == {}
@@ -179,7 +179,7 @@ def test_a_removed_user_leaves_nothing_to_a_new_user_of_that_name(place: Place) 
     assert again.find(alone.id, ADA) is None
 
 
-def test_folders_of_a_removed_owner_are_mounted_for_no_guest_and_end_by_themselves(place: Place) -> None:
+def test_folders_of_a_removed_owner_are_mounted_for_no_collaborator_and_end_by_themselves(place: Place) -> None:
     found = place.open()
     accept(found, made := invite(found))
     accept(found, invite(found, kind="team", invited="vision"))
@@ -267,7 +267,7 @@ def test_a_link_a_file_and_a_missing_folder_are_refused_without_the_hosts_paths(
     assert str(place.host) not in str(caught.value)
 
 
-def test_a_guest_cannot_share_what_was_shared_with_them(place: Place) -> None:
+def test_a_collaborator_cannot_share_what_was_shared_with_them(place: Place) -> None:
     found = place.open()
     accept(found, invite(found, access="write"))
     for path in ("/shared/alice/project", "/shared/alice/project/deep", "~/../alice/project"):
@@ -493,7 +493,7 @@ def test_a_few_owners_do_not_take_the_places_of_all(place: Place, monkeypatch: p
     invite(found, name="c", access="write")  # a change takes no place
 
 
-def test_an_invitation_that_no_guest_answers_ends_by_itself(place: Place) -> None:
+def test_an_invitation_that_no_collaborator_answers_ends_by_itself(place: Place) -> None:
     found = place.open()
     answered, other = invite(found), invite(found, invited="eve")
     accept(found, answered)

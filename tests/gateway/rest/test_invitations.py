@@ -126,7 +126,7 @@ async def test_an_invitation_is_seen_accepted_listed_with_the_folders_and_ended(
     ]
 
 
-async def test_the_plan_of_a_guests_container_has_the_folder_until_the_invitation_ends(
+async def test_the_plan_of_a_collaborators_container_has_the_folder_until_the_invitation_ends(
     ask: Ask, host: Path, a_server: ServerApp
 ) -> None:
     made = await invited(ask)
