@@ -15,7 +15,6 @@ from kubernetes.client import ApiClient, ApiException, Configuration, Coordinati
 from kubernetes.leaderelection.electionconfig import Config
 from kubernetes.leaderelection.leaderelection import LeaderElection
 from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
-from urllib3.exceptions import HTTPError
 
 _DURATION_SECONDS, _RENEW_SECONDS, _RETRY_SECONDS = 5, 3, 1
 _CALL_SECONDS = 2.0
@@ -25,6 +24,7 @@ class Leadership:
     """The election of one replica, whose *identity* no other one has. Its methods block."""
 
     def __init__(self, configuration: Configuration, namespace: str, name: str, identity: str) -> None:
+        configuration.retries = False  # the election tries again, and the calls' limits of time stand
         self._lock = lock = _Lock(CoordinationV1Api(ApiClient(configuration)), name, namespace, identity)
         times = (_DURATION_SECONDS, _RENEW_SECONDS, _RETRY_SECONDS)
         self._election: Any = LeaderElection(Config(lock, *times, lambda: None, lambda: None))
@@ -36,13 +36,16 @@ class Leadership:
     def keep(self, lost: Callable[[], None]) -> None:
         """Renew the Lease in a thread of its own, and call *lost* there once another replica has it.
 
-        While the API is away no other one can take it, so this one leads on.
+        While the API is away this one leads on: no other one can take the Lease then, unless this replica
+        alone cannot reach the API. An error that is not foreseen ends its time, too.
         """
 
         def renew() -> None:
-            while not self._is_anothers():
-                self._election.renew_loop()
-            lost()
+            try:
+                while not self._is_anothers():
+                    self._election.renew_loop()
+            finally:
+                lost()
 
         threading.Thread(target=renew, name="aliquot-lease", daemon=True).start()
 
@@ -52,7 +55,7 @@ class Leadership:
 
 
 class _Lock(LeaseLock):  # type: ignore[misc]  # the client has no types
-    """The Lease. A server that does not answer refuses, as one that answers an error does."""
+    """The Lease. A server that does not answer, or that answers no Lease, refuses as one that answers an error does."""
 
     def __init__(self, api: CoordinationV1Api, name: str, namespace: str, identity: str) -> None:
         super().__init__(name, namespace, identity)
@@ -62,7 +65,7 @@ class _Lock(LeaseLock):  # type: ignore[misc]  # the client has no types
         """Called by the election."""
         try:
             found: tuple[bool, Any] = super().get(name, namespace)
-        except HTTPError as error:
+        except Exception as error:
             return False, ApiException(0, str(error))
         return found
 
@@ -70,14 +73,14 @@ class _Lock(LeaseLock):  # type: ignore[misc]  # the client has no types
         """Called by the election."""
         try:
             return bool(super().create(name, namespace, election_record))
-        except HTTPError:
+        except Exception:
             return False
 
     def update(self, name: str, namespace: str, updated_record: Any) -> bool:
         """Called by the election."""
         try:
             return bool(super().update(name, namespace, updated_record))
-        except HTTPError:
+        except Exception:
             return False
 
 

@@ -134,6 +134,14 @@ def test_agents_command_is_one_that_the_agent_takes(overlay: str) -> None:
 
 
 @needs_kubectl
+def test_an_update_may_end_the_one_replica_that_is_ready() -> None:
+    spec = rendered("base")["Deployment", "aliquot/aliquot-gateway"]["spec"]
+    assert spec["strategy"]["rollingUpdate"]["maxUnavailable"] >= spec["replicas"], (
+        "the new ones wait for the old leader's Lease, and are not ready before it ends"
+    )
+
+
+@needs_kubectl
 def test_gateways_configuration_names_the_agents_account() -> None:
     text = rendered("base")["ConfigMap", "aliquot/aliquot-gateway"]["data"]["gateway.py"]
     account = agent("base")["serviceAccountName"]

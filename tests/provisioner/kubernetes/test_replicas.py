@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from api_double.server import ApiDouble
@@ -63,6 +69,47 @@ def test_a_leader_leads_on_while_the_api_is_away_and_until_another_replica_does(
     a_double.store.replace(LEASES, "default", "gateway", taken)
     a_double.come_back()
     assert lost.wait(PATIENCE_SECONDS)
+
+
+def test_an_answer_that_is_no_lease_ends_no_renewal(a_double: ApiDouble, on_double: Cluster) -> None:
+    lost = threading.Event()
+    one = replica(on_double, "a")
+    one.acquire()
+    right = a_double.store.read(LEASES, "default", "gateway")
+    wrong = {**right, "spec": {**right["spec"], "renewTime": "never"}}
+    a_double.store.replace(LEASES, "default", "gateway", wrong)
+    one.keep(lost.set)
+    before = len(a_double.requests)
+    asyncio.run(until(lambda: len(a_double.requests) > before + 3))
+    assert not lost.is_set()
+    now = a_double.store.read(LEASES, "default", "gateway")
+    taken = {**right, "metadata": now["metadata"], "spec": {**right["spec"], "holderIdentity": "b"}}
+    a_double.store.replace(LEASES, "default", "gateway", taken)
+    assert lost.wait(PATIENCE_SECONDS)
+    assert on_double.configuration.retries is False, "a call would take several times its limit"
+
+
+def test_a_replica_that_waits_ends_by_sigterm_also_as_a_containers_first_process(
+    a_double: ApiDouble, tmp_path: Path
+) -> None:
+    a_double.token = "of another"  # the replica waits for as long as it is refused
+    clusters = [{"name": "c", "cluster": {"server": a_double.url}}]
+    contexts = [{"name": "c", "context": {"cluster": "c", "user": "u"}}]
+    config = {"clusters": clusters, "contexts": contexts, "users": [{"name": "u", "user": {}}], "current-context": "c"}
+    (tmp_path / "config").write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **config}))
+    script = (
+        "import logging, signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"  # as in a container's first process
+        "from jupyter_aliquot.gateway.state.leadership import lead\n"
+        "lead('default', 'gateway', logging.getLogger())"
+    )
+    env = {**os.environ, "KUBECONFIG": str(tmp_path / "config")}
+    with subprocess.Popen([sys.executable, "-c", script], env=env) as waiting:
+        try:
+            asyncio.run(until(lambda: a_double.requests))
+            waiting.terminate()
+            assert waiting.wait(PATIENCE_SECONDS) == 128 + signal.SIGTERM
+        finally:
+            waiting.kill()
 
 
 def test_documents_are_read_by_a_later_replica_and_by_no_other_gateway(a_client: ClusterClient) -> None:
