@@ -21,6 +21,7 @@ from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus
 from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient, ClusterError, Collection, Object
 from jupyter_aliquot.provisioner.kubernetes.holders import HolderSettings, holder_pod, holder_selector
+from jupyter_aliquot.provisioner.kubernetes.pods.owner import with_owner
 from jupyter_aliquot.provisioner.kubernetes.reconcile import (
     End,
     HolderPhase,
@@ -126,6 +127,7 @@ class HolderKeeper:
         for end in steps.end:
             await self._end(client, end)
         if steps.create:
+            self._cluster = await with_owner(client, self._cluster)
             await self._prepare(client)
         for _ in range(steps.create):
             holder_id = uuid.uuid4().hex[:8]

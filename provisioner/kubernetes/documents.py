@@ -11,6 +11,7 @@ from jupyter_aliquot.provisioner.containers.plan import LABEL_PREFIX
 
 from .client import ClusterClient, ClusterError, Collection, Object
 from .objects import metadata, object_name
+from .pods.owner import with_owner_now
 from .record import GATEWAY_LABEL, MANAGED_BY_LABEL, MANAGER, ROLE_LABEL, label_value
 from .settings import Cluster
 
@@ -40,6 +41,7 @@ class Documents:
         except ClusterError as error:
             if error.code != 404:
                 raise
+        self._cluster = with_owner_now(self._client, self._cluster)
         told = {"apiVersion": "v1", "kind": "ConfigMap", **change}
         self._call(
             "POST", "", {**told, "metadata": metadata(self._cluster, name, self._labels, {_KEY_ANNOTATION: key})}

@@ -26,7 +26,7 @@ from jupyter_aliquot.provisioner.kubernetes.record import (
     KernelRecord,
     kernel_selector,
 )
-from jupyter_aliquot.provisioner.kubernetes.settings import Cluster, Owner, PodPlan, RelayKeys
+from jupyter_aliquot.provisioner.kubernetes.settings import Cluster, PodPlan, RelayKeys
 from jupyter_aliquot.provisioner.kubernetes.states import refusal_text, warning_text
 from jupyter_aliquot.provisioner.kubernetes.watch import ResourceWatch
 from jupyter_aliquot.provisioner.relay.wire.files import (
@@ -35,6 +35,8 @@ from jupyter_aliquot.provisioner.relay.wire.files import (
     UnreadableRecordError,
     read_relay_fields,
 )
+
+from .owner import with_owner
 
 # The request of the kernel's relay, without its key: a gateway on another machine starts one again.
 RELAY_ANNOTATION = f"{LABEL_PREFIX}relay"
@@ -214,12 +216,7 @@ class PodStore:
         return pod
 
     async def _with_owner(self) -> Cluster:
-        """Return the cluster with the gateway's Deployment as the owner of what is made. Raises ClusterError."""
-        name = self._cluster.deployment
-        if name and self._cluster.owner is None:
-            found = await self._client.read(Collection("/apis/apps/v1", "deployments", self._cluster.namespace), name)
-            owner = Owner("apps/v1", "Deployment", name, str(found["metadata"]["uid"]))
-            self._cluster = replace(self._cluster, owner=owner)
+        self._cluster = await with_owner(self._client, self._cluster)
         return self._cluster
 
     async def delete(self, name: str, uid: str, grace_seconds: int | None) -> None:

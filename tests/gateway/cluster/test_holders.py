@@ -73,7 +73,9 @@ class Fast(SystemClock):
 class Scene:
     """A keeper of at most two holders, whose queue and devices a test sets."""
 
-    def __init__(self, double: ApiDouble, client: type[ClusterClient] = ClusterClient, **told: Any) -> None:
+    def __init__(
+        self, double: ApiDouble, client: type[ClusterClient] = ClusterClient, deployment: str = "", **told: Any
+    ) -> None:
         self.double, self.waiting, self.devices = double, queue(), tuple[DeviceStatus, ...]()
         self.plans = self.looks = 0
         self.clock: SystemClock = SystemClock() if client is ClusterClient else Fast()
@@ -82,7 +84,7 @@ class Scene:
         assert settings is not None
         self.keeper = HolderKeeper(
             lambda: client(configuration_of(double)),
-            Cluster("default", "g", "relay:1"),
+            Cluster("default", "g", "relay:1", deployment=deployment),
             settings,
             lambda: self.devices,
             self.clock,
@@ -160,6 +162,19 @@ def test_a_holder_that_the_cluster_ends_keeps_its_gpu_until_kernels_have_left(a_
         await until(lambda: not scene.keeper.leaving_devices)
 
     scene.run(act)
+
+
+def test_holders_go_with_the_gateways_deployment(a_double: ApiDouble) -> None:
+    meta = {"metadata": {"name": "aliquot-gateway"}}
+    a_double.store.create(RESOURCES["deployments"], "default", meta)
+    scene = Scene(a_double, deployment="aliquot-gateway", guaranteed=1)
+
+    async def act(until: Any) -> None:
+        await until(scene.pods)
+
+    scene.run(act)
+    a_double.store.delete(RESOURCES["deployments"], "default", "aliquot-gateway", {})
+    assert not scene.pods()
 
 
 @pytest.mark.parametrize("client", [Blind, Unanswered])

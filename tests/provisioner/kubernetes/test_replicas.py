@@ -124,3 +124,12 @@ def test_documents_are_read_by_a_later_replica_and_by_no_other_gateway(a_client:
     of("g").remove("k1")
     of("g").remove("k1")
     assert of("g").read() == {"K_2": "three"}
+
+
+def test_documents_go_with_the_gateways_deployment(a_double: ApiDouble, a_client: ClusterClient) -> None:
+    a_double.store.create(RESOURCES["deployments"], "default", {"metadata": {"name": "aliquot-gateway"}})
+    cluster = ClusterSettings("default", "g", "relay:1", deployment="aliquot-gateway")
+    documents = Documents(a_client, cluster, "record")
+    documents.write("k1", "one")
+    a_double.store.delete(RESOURCES["deployments"], "default", "aliquot-gateway", {})
+    assert documents.read() == {}
