@@ -12,18 +12,22 @@ import logging
 import math
 import random
 import uuid
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
+from dataclasses import replace
 from http import HTTPStatus
 
 from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
+from jupyter_aliquot.gateway.scheduling.wait_reason import WaitCode
 from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus
+from jupyter_aliquot.gpu_hook.placement.placement import WHOLE
 from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient, ClusterError, Collection, Object
 from jupyter_aliquot.provisioner.kubernetes.holders import HolderSettings, holder_pod, holder_selector
 from jupyter_aliquot.provisioner.kubernetes.pods.owner import with_owner
 from jupyter_aliquot.provisioner.kubernetes.reconcile import (
     End,
+    Holder,
     HolderPhase,
     PoolState,
     Steps,
@@ -37,6 +41,8 @@ from jupyter_aliquot.provisioner.kubernetes.watch import ResourceWatch
 
 _LOOK_SECONDS = 1.0
 _UNTOLD_SECONDS = 10.0
+_UNTOLD_DEVICE_SECONDS = 120.0
+_NO_GPU_HELPS = (WaitCode.TEAM_QUOTA, WaitCode.REPLACED_KERNEL, WaitCode.EVICTING)
 # A kernel that waits this long does not wait for the next look of the planner alone.
 _PATIENCE_SECONDS = 2.0
 
@@ -60,6 +66,7 @@ class HolderKeeper:
         self._clock = clock
         self._log = log
         self._spare_since: dict[str, float] = {}
+        self._untold_since: dict[str, float] = {}
         selector = holder_selector(cluster, settings.pool)
         self._pods = Collection("/api/v1", "pods", cluster.namespace, selector)
         self._untold = _Untold(self._pods, clock)
@@ -111,8 +118,9 @@ class HolderKeeper:
         held = {one.holder.partition("/")[2]: one for one in self._devices() if one.holder}
         used = used_devices(snapshot)
         use = {name: bool(device.reserved_kernels) or device.uuid in used for name, device in held.items()}
-        holders = read_holders({**self._untold.pods, **watch.objects}.values(), use)
-        pool, waiting = self._settings.pool, waiting_gpus(snapshot, now)
+        holders = self._shut(read_holders({**self._untold.pods, **watch.objects}.values(), use), held, snapshot)
+        pool = self._settings.pool
+        waiting = waiting_gpus(snapshot, now, pool.most)
         state = PoolState(pool, holders, waiting, now, self._spare_since, watch.is_current)
         self._spare_since = {one.uid: self._spare_since.get(one.uid, now) for one in spare_holders(state)}
         leaving = {one.name for one in holders if one.phase is HolderPhase.LEAVING}
@@ -121,6 +129,28 @@ class HolderKeeper:
             self._log.info("holders=leaving devices=%s", sorted(uuids))
             self.leaving_devices = uuids
         return reconcile(state, self._settings.idle_seconds)
+
+    def _shut(
+        self, holders: tuple[Holder, ...], held: Mapping[str, DeviceStatus], snapshot: AdmissionSnapshot
+    ) -> tuple[Holder, ...]:
+        """Return the holders with those marked that take no kernel. An agent has some time to tell a new one's GPU."""
+        now, ledger = self._clock.now(), snapshot.ledger
+        untold = {one.uid for one in holders if one.phase is HolderPhase.HOLDING and one.name not in held}
+        self._untold_since = {uid: self._untold_since.get(uid, now) for uid in untold}
+        closed = {
+            one.uuid
+            for node in ledger.nodes
+            for one in node.devices
+            if one.uuid in ledger.cordons or ledger.cordon_of(node) is not None
+        }
+
+        def is_shut(one: Holder) -> bool:
+            device = held.get(one.name)
+            if device is None:
+                return now - self._untold_since.get(one.uid, now) >= _UNTOLD_DEVICE_SECONDS
+            return device.lost or device.uuid in closed
+
+        return tuple(replace(one, is_shut=is_shut(one)) for one in holders)
 
     async def _do(self, client: ClusterClient, steps: Steps) -> None:
         """Do the steps. Raises ClusterError."""
@@ -207,12 +237,19 @@ def used_devices(snapshot: AdmissionSnapshot) -> frozenset[str]:
     return frozenset(quota.uuid for held in snapshot.holdings for quota in held.grant.quotas)
 
 
-def waiting_gpus(snapshot: AdmissionSnapshot, now: float) -> int:
-    """Return how many more whole GPUs would let all waiting kernels start, those that return apart."""
+def waiting_gpus(snapshot: AdmissionSnapshot, now: float, most: int) -> int:
+    """Return how many more whole GPUs would let all waiting kernels start, those that return apart.
+
+    Kernels are left out that need more than *most*, or that wait for anything but a GPU.
+    """
+    helpless = {one.kernel_id for one in snapshot.queue if one.why.code in _NO_GPU_HELPS}
     waits = [
         one.request.gpus.hundredths
         for one in snapshot.pending
-        if one.devices is None and now - one.since >= _PATIENCE_SECONDS
+        if one.devices is None
+        and now - one.since >= _PATIENCE_SECONDS
+        and one.kernel_id not in helpless
+        and one.request.gpus.hundredths <= most * WHOLE
     ]
     whole = sum(math.ceil(hundredths / 100) for hundredths in waits if hundredths >= 100)
     return whole + math.ceil(sum(hundredths for hundredths in waits if hundredths < 100) / 100)

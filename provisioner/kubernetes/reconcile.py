@@ -21,12 +21,17 @@ class HolderPhase(str, Enum):
 
 @dataclass(frozen=True)
 class Holder:
-    """A holder. ``is_used``: a kernel, resident or swapped out, is on its GPU; None: not known."""
+    """A holder.
+
+    ``is_used``: a kernel, resident or swapped out, is on its GPU; None: not known. ``is_shut``: its GPU
+    takes no kernel, because it is cordoned or lost, or because no agent tells it.
+    """
 
     name: str
     uid: str
     phase: HolderPhase
     is_used: bool | None = None
+    is_shut: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,16 +85,20 @@ def reconcile(state: PoolState, idle_seconds: float) -> Steps:
 
 
 def spare_holders(state: PoolState) -> tuple[Holder, ...]:
-    """Return the holders that are not needed now: those without a GPU first, then those with an idle one."""
+    """Return the holders that are not needed now: those without a GPU first, then idle ones, shut before open."""
     live = [one for one in state.holders if one.phase in (HolderPhase.WAITING, HolderPhase.HOLDING)]
     waiting = [one for one in live if one.phase is HolderPhase.WAITING]
     idle = [one for one in live if one.phase is HolderPhase.HOLDING and one.is_used is False]
+    idle.sort(key=lambda one: not one.is_shut)
     return tuple([*waiting, *idle][: max(0, len(live) - _wanted(state))])
 
 
 def _wanted(state: PoolState) -> int:
-    used = sum(one.is_used is True and one.phase is HolderPhase.HOLDING for one in state.holders)
-    return min(state.pool.most, max(state.pool.guaranteed, used + state.waiting_gpus))
+    holding = [one for one in state.holders if one.phase is HolderPhase.HOLDING]
+    used = sum(one.is_used is True for one in holding)
+    # A kernel that waits gets no GPU that is shut: another one is held beside it.
+    shut = sum(one.is_shut and one.is_used is not True for one in holding) if state.waiting_gpus else 0
+    return min(state.pool.most, max(state.pool.guaranteed, used + shut + state.waiting_gpus))
 
 
 def read_holders(pods: Iterable[Object], use: Mapping[str, bool]) -> tuple[Holder, ...]:

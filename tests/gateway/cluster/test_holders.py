@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,13 +18,17 @@ from traitlets.config import Config
 from jupyter_aliquot.gateway.base.clock import SystemClock
 from jupyter_aliquot.gateway.containers.holders import HolderPods
 from jupyter_aliquot.gateway.nodes.holders import HolderKeeper, waiting_gpus
+from jupyter_aliquot.gateway.scheduling.cordons import Cordon
+from jupyter_aliquot.gateway.scheduling.ledger import Device, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.planner import Pending
+from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
+from jupyter_aliquot.gateway.scheduling.wait_reason import team_quota
 from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus
 from jupyter_aliquot.provisioner.kubernetes.client import OPENED, ClusterAwayError, ClusterClient, Collection, Object
 from jupyter_aliquot.provisioner.kubernetes.permissions import PERMISSIONS
 from jupyter_aliquot.provisioner.kubernetes.settings import Cluster
-from jupyter_aliquot.provisioner.resources import GpuShare, Request
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request
 
 PODS = RESOURCES["pods"]
 EARLY = -1e9
@@ -40,6 +45,10 @@ def device(holder: str, kernels: int) -> DeviceStatus:
     return DeviceStatus(
         0, f"GPU-{holder}", "gpu", 1 << 30, **shares, **told, reserved_kernels=kernels, holder=f"default/{holder}"
     )  # type: ignore[arg-type]  # from mappings
+
+
+class Seeing(ClusterClient):
+    """A client whose scene has short seconds."""
 
 
 class Blind(ClusterClient):
@@ -203,9 +212,49 @@ def test_a_watch_that_is_silent_makes_no_more_holders(client: type[ClusterClient
 
 
 def test_fractions_share_a_gpu_and_kernels_that_just_came_are_not_counted() -> None:
-    assert waiting_gpus(queue(25, 50, 50, 100, 250), 0.0) == 1 + 3 + 2
-    assert waiting_gpus(queue(), 0.0) == 0
-    assert waiting_gpus(queue(100), EARLY + 1) == 0
+    assert waiting_gpus(queue(25, 50, 50, 100, 250), 0.0, 9) == 1 + 3 + 2
+    assert waiting_gpus(queue(), 0.0, 9) == 0
+    assert waiting_gpus(queue(100), EARLY + 1, 9) == 0
+
+
+def test_kernels_that_no_further_gpu_lets_start_are_not_counted() -> None:
+    now = queue(100, 200, 900)
+    (one, *_) = now.pending
+    entry = QueueEntry("k0", "ada", one.request, "", 1, 3, team_quota(one.request, "the team has its limit"), EARLY)
+    assert waiting_gpus(replace(now, queue=(entry,)), 0.0, 8) == 2
+
+
+def test_a_cordoned_gpu_is_no_help_to_a_kernel_that_waits(a_double: ApiDouble) -> None:
+    scene = Scene(a_double)
+
+    async def act(until: Any) -> None:
+        scene.waiting = queue(100)
+        await until(scene.pods)
+        uuid = f"GPU-{scene.hold(kernels=0)}"
+        told = Device(uuid, 0, "gpu", Bytes(1 << 30), GpuShare(0), Bytes(0))
+        cordons = LedgerSnapshot(others=(Node("gpu-1", devices=(told,)),), cordons={uuid: Cordon("ada", 0.0)})
+        scene.waiting = replace(queue(100), ledger=cordons)
+        await until(lambda: len(scene.pods()) == 2)
+
+    scene.run(act)
+
+
+def test_a_gpu_that_no_agent_tells_for_long_is_no_help_to_a_kernel_that_waits(a_double: ApiDouble) -> None:
+    scene = Scene(a_double, Seeing)
+
+    async def act(until: Any) -> None:
+        assert isinstance(scene.clock, Fast)
+        scene.waiting = queue(100)
+        await until(scene.pods)
+        scene.hold(kernels=0)
+        scene.devices = ()
+        before = scene.looks
+        await until(lambda: scene.looks > before + 9)
+        assert len(scene.pods()) == 1
+        scene.clock.later += 600
+        await until(lambda: len(scene.pods()) == 2)
+
+    scene.run(act)
 
 
 def test_settings_choose_the_queue_of_the_cluster() -> None:

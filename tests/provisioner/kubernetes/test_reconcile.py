@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,6 +27,10 @@ def holder(name: str, phase: HolderPhase = HOLDING, is_used: bool | None = None)
     return Holder(name, f"uid-{name}", phase, is_used)
 
 
+def shut(name: str, is_used: bool | None) -> Holder:
+    return replace(holder(name, is_used=is_used), is_shut=True)
+
+
 def state(*holders: Holder, waiting: int = 0, guaranteed: int = 0, most: int = 4, **told: Any) -> PoolState:
     return PoolState(Pool("p", "i", guaranteed, most), holders, waiting, told.pop("now", 1000.0), **told)
 
@@ -41,6 +46,12 @@ def state(*holders: Holder, waiting: int = 0, guaranteed: int = 0, most: int = 4
         (state(holder("a", is_used=False), waiting=1), 0),
         (state(holder("a", WAITING), waiting=1), 0),
         (state(holder("a"), waiting=1), 0),
+        # One that takes no kernel is no help to them, and is none to be replaced where none waits.
+        (state(shut("a", False), waiting=1), 1),
+        (state(shut("a", None), holder("b", is_used=False), waiting=1), 0),
+        (state(shut("a", True), waiting=1), 1),
+        (state(shut("a", False), waiting=1, most=1), 0),
+        (state(shut("a", False), guaranteed=1), 0),
         # Its GPU is lost to the pool.
         (state(holder("a", LEAVING, True), guaranteed=1), 1),
         (state(guaranteed=2, is_current=False), 0),
@@ -65,6 +76,7 @@ def test_one_without_a_gpu_is_spare_before_one_with_an_idle_gpu() -> None:
     assert spare_holders(state(idle, waiting, waiting=1)) == (waiting,)
     assert spare_holders(state(idle, waiting)) == (waiting, idle)
     assert spare_holders(state(holder("a", is_used=True), holder("b"))) == ()
+    assert spare_holders(state(idle, closed := shut("c", False), guaranteed=1)) == (closed,)
 
 
 def test_the_gpu_of_a_holder_that_leaves_is_emptied_before_it_ends() -> None:
