@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -16,7 +17,10 @@ pytest.importorskip("jupyterhub", reason="jupyterhub is not installed")
 from hub_process import HubProcess
 from jupyterhub.services.auth import HubAuth
 
+from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import SystemClock
+from jupyter_aliquot.gateway.hub_service.environment import HubService
+from jupyter_aliquot.gateway.hub_service.identity import HubIdentityProvider
 from jupyter_aliquot.gateway.hub_service.removed_users import HubUserList, RemovedUsers, missing_among
 
 HUB = {"with_lab": False}
@@ -157,3 +161,30 @@ def test_no_user_counts_as_removed_while_the_hub_is_away(looks: Looks) -> None:
     assert looks.look(SHARING, HOUR, api="http://127.0.0.1:9/hub/api") == frozenset()
     looks.add(SHARING[0])
     assert looks.look(SHARING) == frozenset()
+
+
+def provider_of(hub: HubProcess, folder: Path) -> HubIdentityProvider:
+    """Return the identity of a gateway that has met the users SHARING."""
+    api_url = f"http://127.0.0.1:{hub.hub_port}/hub/api"
+    scopes, client, back = frozenset({"access:services"}), "service-aliquot", "/services/aliquot/oauth_callback"
+    service = HubService(
+        "aliquot", "/services/aliquot/", "127.0.0.1", 8890, False, api_url, hub.token, scopes, client, back
+    )
+    provider = HubIdentityProvider(hub=service, log=LOG)
+    provider.remember_in(folder)
+    for name in SHARING:
+        provider.people.meet(User(name, "user"))
+    return provider
+
+
+def test_a_gateway_knows_a_user_until_the_name_counts_as_removed(looks: Looks) -> None:
+    looks.remove(SHARING[0])
+    first = provider_of(looks.hub, looks.folder)
+    assert asyncio.run(first.removed_users(SHARING)) == frozenset()
+    assert first.knows(SHARING[0])
+    [file] = [path for path in looks.folder.iterdir() if "missing" in path.name]
+    assert list(json.loads(file.read_text())) == [SHARING[0]]
+    file.write_text(json.dumps({SHARING[0]: 0.0}))  # long ago
+    later = provider_of(looks.hub, looks.folder)
+    assert asyncio.run(later.removed_users(SHARING)) == {SHARING[0]}
+    assert [later.knows(name) for name in SHARING[:2]] == [False, True]

@@ -60,7 +60,7 @@ def row_of(shown: Locator, table: str, name: str) -> Locator:
     return shown.get_by_role("table", name=table).get_by_role("row").filter(has_text=name)
 
 
-def share_by_keyboard(shown: Locator, path: str, guest: str) -> None:
+def share_by_keyboard(shown: Locator, path: str, collaborator: str) -> None:
     """Fill in the form and send it with the keyboard alone."""
     shown.get_by_label("Folder, as your kernels see it").focus()
     keyboard = shown.page.keyboard
@@ -68,7 +68,7 @@ def share_by_keyboard(shown: Locator, path: str, guest: str) -> None:
     keyboard.type(path)
     keyboard.press("Tab")  # a user or a team
     keyboard.press("Tab")
-    keyboard.type(guest)
+    keyboard.type(collaborator)
     keyboard.press("Tab")
     keyboard.press("ArrowDown")  # read and write
     keyboard.press("Shift+Tab")
