@@ -20,11 +20,11 @@ class KernelPods(Configurable):
     KUBECONFIG, or the gateway's own pod, names the cluster.
     """
 
-    namespace = Unicode("default", help="Namespace of the kernels' pods.").tag(config=True)
+    namespace = Unicode("default", help="Namespace of the kernels' pods, as in the NetworkPolicies.").tag(config=True)
     relay_image = Unicode(
         "", help="Image with Aliquot for the sidecar of each kernel's pod; its entrypoint is the sidecar."
     ).tag(config=True)
-    relay_port = Int(8787, help="Port of that sidecar, which the gateway alone is to reach.").tag(config=True)
+    relay_port = Int(8787, help="Port of that sidecar, as in the NetworkPolicy of kernels.").tag(config=True)
     kernel_resource = Unicode(
         "aliquot.dev/kernel", help="Resource of the node agents' device plugin; each kernel's pod requests one."
     ).tag(config=True)

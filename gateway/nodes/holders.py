@@ -70,6 +70,7 @@ class HolderKeeper:
         selector = holder_selector(cluster, settings.pool)
         self._pods = Collection("/api/v1", "pods", cluster.namespace, selector)
         self._untold = _Untold(self._pods, clock)
+        self._is_prepared = False
         self._problem = ""
         self._keeping: asyncio.Task[None] | None = None
         # The devices whose holders are to end, by UUID. Read by admission.
@@ -156,7 +157,7 @@ class HolderKeeper:
         """Do the steps. Raises ClusterError."""
         for end in steps.end:
             await self._end(client, end)
-        if steps.create:
+        if steps.create or not self._is_prepared:
             self._cluster = await with_owner(client, self._cluster)
             await self._prepare(client)
         for _ in range(steps.create):
@@ -166,14 +167,17 @@ class HolderKeeper:
             self._log.info("holder=%s created", pod["metadata"]["name"])
 
     async def _prepare(self, client: ClusterClient) -> None:
-        """Create what the pool needs beside its holders. Raises ClusterError."""
+        """Create what the pool needs beside its holders, or set it anew. Raises ClusterError."""
         for told in self._settings.queueing.pool_objects(self._cluster, self._settings.pool):
-            path = f"/apis/{told['apiVersion']}/namespaces/{self._cluster.namespace}/{told['kind'].lower()}s"
+            kind = Collection(f"/apis/{told['apiVersion']}", f"{told['kind'].lower()}s", self._cluster.namespace)
             try:
-                await client.post(path, told)
+                await client.create(kind, told)
             except ClusterError as error:
-                if error.code != 409:  # it is there
+                if error.code != HTTPStatus.CONFLICT:
                     raise
+                # It is there, maybe of other settings.
+                await client.patch(kind, told["metadata"]["name"], {"spec": told["spec"]})
+        self._is_prepared = True
 
     async def _end(self, client: ClusterClient, end: End) -> None:
         await client.delete(self._pods, end.holder.name, end.holder.uid, 0 if end.at_once else None)

@@ -23,9 +23,8 @@ class Permission:
 PERMISSIONS = (
     Permission("", "pods", ("create", "delete"), "Start and end kernels and holders."),
     Permission("", "pods", ("get", "list", "watch"), "Find them again, and see their states."),
-    Permission("", "pods", ("patch",), "Write a kernel's record, by which a new gateway finds it."),
     Permission("", "pods/resize", ("patch",), "Let CPU and RAM follow a kernel's size."),
-    Permission("", "secrets", ("create", "delete", "patch"), "Give each kernel's pod its keys."),
+    Permission("", "secrets", ("create", "delete"), "Give each kernel's pod its keys."),
     Permission("", "secrets", ("get",), "Reach running kernels after a restart. None are listed."),
     Permission(
         "",
@@ -34,11 +33,11 @@ PERMISSIONS = (
         "Tell the next replica of queued kernels and sessions.",
     ),
     Permission("coordination.k8s.io", "leases", ("create", "get", "update"), "Let one replica lead."),
-    Permission("", "events", ("list", "watch"), "Tell waiting users what the scheduler and the kubelet say."),
+    Permission("", "events", ("list",), "Tell waiting users what the scheduler and the kubelet say."),
     Permission(
         "apps", "deployments", ("get",), "Own the objects, so that the cluster removes them.", name="aliquot-gateway"
     ),
-    Permission("", "nodes", ("get", "list", "watch"), "See nodes that are not ready, or gone.", False),
+    Permission("", "nodes", ("list",), "See nodes whose agent offers nothing (`aliquot doctor`).", False),
     Permission("", "namespaces", ("get",), "Check the level of Pod Security (`aliquot doctor`).", False, "aliquot"),
     Permission("authentication.k8s.io", "tokenreviews", ("create",), "Check the tokens of agents that dial in.", False),
 )

@@ -18,6 +18,8 @@ def relay_secret(cluster: Cluster, record: KernelRecord, keys: RelayKeys) -> Man
         "tls.crt": keys.certificate,
         "tls.key": keys.private_key,
     }
+    if keys.curve_secretkey:
+        data["curve-key"] = keys.curve_secretkey.encode()
     return {
         "apiVersion": "v1",
         "kind": "Secret",

@@ -128,12 +128,16 @@ class PodPlan:
 
 @dataclass(frozen=True)
 class RelayKeys:
-    """The secrets between the gateway and one kernel's relay: the token, and the certificate of its port."""
+    """The secrets between the gateway and one kernel's relay: the token, and the certificate of its port.
+
+    ``curve_secretkey`` is that of the relay's front; empty: its clients do not speak CurveZMQ.
+    """
 
     token: str
     certificate: bytes
     private_key: bytes
     connection_key: str
+    curve_secretkey: str = ""
 
     def __repr__(self) -> str:
         """Name no secret: values get into logs."""

@@ -50,6 +50,7 @@ RESOURCES = {
         Resource("deployments", "Deployment", "apps/v1"),
         Resource("networkpolicies", "NetworkPolicy", "networking.k8s.io/v1"),
         Resource("leases", "Lease", "coordination.k8s.io/v1"),
+        Resource("podgroups", "PodGroup", "scheduling.run.ai/v2alpha2"),
     )
 }
 

@@ -114,7 +114,7 @@ class PodRuntime:
         record = pod_record(launch, self._settings.cluster.gateway, time.time())
         assert grant is not None  # pod_record refuses a start without a grant, and one without a relay
         assert relay is not None
-        keys = make_keys(str(relay.front["key"]))
+        keys = make_keys(str(relay.front["key"]), str(relay.front.get("curve_secretkey", "")))
         made = pod_plan(launch, plan, grant, self._settings)
         store, until = self._store(), time.monotonic() + self._settings.start_seconds
         note = partial(self._note, kernel_id)
@@ -123,6 +123,7 @@ class PodRuntime:
             try:
                 waits = StartingPod(store, pod["metadata"], until, self._settings.start_seconds, note)
                 pod = await waits.until_running()
+                await self._stop_tunnel(pod["metadata"]["name"])  # of its last run
             except BaseException:
                 store.delete_later(pod["metadata"]["name"], pod["metadata"]["uid"], 0)
                 raise
@@ -130,10 +131,8 @@ class PodRuntime:
             raise LaunchError(refusal_text(error)) from error
         finally:
             self._waiting.pop(kernel_id, None)
-        name = pod["metadata"]["name"]
-        await self._stop_tunnel(name)
         self._tunnel(kernel_id, pod, partial(_known, keys))
-        self._log.info("kernel=%s pod=%s node=%s start=done", kernel_id, name, grant.node)
+        self._log.info("kernel=%s pod=%s node=%s start=done", kernel_id, pod["metadata"]["name"], grant.node)
         return _process(kernel_id, pod["metadata"])
 
     def _note(self, kernel_id: str, why: str) -> None:
@@ -263,7 +262,7 @@ class PodRuntime:
             seen = await self._store().with_secret(name, uid, time.monotonic() + _REVIVE_SECONDS)
             if seen is None:
                 return None
-            request = relay_request(seen[0], read_keys(seen[1]).connection_key)
+            request = relay_request(seen[0], read_keys(seen[1]))
         except StateError as error:
             self._log.error("kernel=%s relay=not_revived reason=%s", found.process.kernel_id, error)
             return None

@@ -38,10 +38,11 @@ from jupyter_aliquot.provisioner.relay.wire.files import (
 
 from .owner import with_owner
 
-# The request of the kernel's relay, without its key: a gateway on another machine starts one again.
+# The request of the kernel's relay, without its keys: a gateway on another machine starts one again.
 RELAY_ANNOTATION = f"{LABEL_PREFIX}relay"
 _FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 0.5, 15.0
 _LOOK_SECONDS = 0.2
+_MOST_GONE = 1000
 
 _Answer = TypeVar("_Answer")
 
@@ -65,7 +66,7 @@ class PodStore:
         self._secrets = Collection("/api/v1", "secrets", cluster.namespace)
         self._watch = ResourceWatch(client, self._pods, sleep, chance, log)
         self._watch.listen(self._saw)
-        self._gone: set[str] = set()  # uids
+        self._gone: dict[str, None] = {}  # the last uids
         self._sought: set[str] = set()  # uids of pods that the cluster is asked for
         self._change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -106,7 +107,7 @@ class PodStore:
     async def _seek(self, name: str, uid: str) -> None:
         try:
             if await self.read(name, uid) is None:
-                self._gone.add(uid)
+                self._note_gone(uid)
                 self._tell()
         except ClusterError as error:
             self._log.info("pod=%s unseen reason=%s", name, error)
@@ -119,8 +120,14 @@ class PodStore:
 
     def _saw(self, before: Object | None, after: Object | None) -> None:
         if before is not None and (after is None or after["metadata"]["uid"] != before["metadata"]["uid"]):
-            self._gone.add(before["metadata"]["uid"])
+            self._note_gone(before["metadata"]["uid"])
         self._tell()
+
+    def _note_gone(self, uid: str) -> None:
+        """Keep the uid for a while: of an earlier one, the cluster is asked again."""
+        self._gone[uid] = None
+        if len(self._gone) > _MOST_GONE:
+            del self._gone[next(iter(self._gone))]
 
     def _tell(self) -> None:
         change, self._change = self._change, asyncio.get_running_loop().create_future()
@@ -255,13 +262,16 @@ class PodStore:
         await self._client.patch(self._pods, name, {"spec": {"containers": containers}}, "resize")
 
     async def _delete(self, name: str, uid: str, grace_seconds: int | None) -> None:
-        waits = Backoff(_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS)
+        waits, told = Backoff(_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS), ""
         while True:
             try:
                 await self.delete(name, uid, grace_seconds)
                 return
             except ClusterError as error:
-                self._log.warning("pod=%s delete=later reason=%s", name, error)
+                # Also a refusal is tried again: a pod that stays keeps its GPU, and rights may be mended.
+                if str(error) != told:
+                    self._log.warning("pod=%s delete=later reason=%s", name, error)
+                told = str(error)
                 await self._sleep(max(error.retry_after or 0.0, waits.next_seconds()))
 
     async def _create(self, told: Object) -> Object:
@@ -322,11 +332,11 @@ class PodStore:
 _KINDS = ("requests", "limits")
 
 
-def relay_request(pod: Object, key: str) -> RelayRequest:
-    """Return the request of a kernel's relay in its pod's annotation. Raises StateError."""
+def relay_request(pod: Object, keys: RelayKeys) -> RelayRequest:
+    """Return the request of a kernel's relay in its pod's annotation, with its keys. Raises StateError."""
     try:
         told = json.loads(pod["metadata"]["annotations"][RELAY_ANNOTATION])
-        request = RelayRequest(**{**told, "key": key})
+        request = RelayRequest(**{**told, "key": keys.connection_key, "curve_secretkey": keys.curve_secretkey})
     except (KeyError, TypeError, ValueError) as error:
         raise StateError(f"The pod {pod['metadata'].get('name')} has no readable relay: {error!r}") from error
     return replace(request, owner_pid=None, owner_start_time_ticks=None)
@@ -335,6 +345,7 @@ def relay_request(pod: Object, key: str) -> RelayRequest:
 def _relay_annotation(relay: RelayRecord) -> str:
     try:
         fields: dict[str, Any] = read_relay_fields(relay.folder)
-        return json.dumps({**fields["request"], "key": "", "facts": dict(relay.facts)}, separators=(",", ":"))
+        told = {**fields["request"], "key": "", "curve_secretkey": "", "facts": dict(relay.facts)}
+        return json.dumps(told, separators=(",", ":"))
     except (OSError, UnreadableRecordError, KeyError, TypeError) as error:
         raise LaunchError(f"The relay of kernel {relay.kernel_id} has no readable record: {error!r}") from error

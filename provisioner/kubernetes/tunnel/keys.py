@@ -22,8 +22,8 @@ _TOKEN_BYTES = 32
 _SKEW, _LIFE = timedelta(days=1), timedelta(days=3650)
 
 
-def make_keys(connection_key: str, now: datetime | None = None) -> RelayKeys:
-    """Return new keys for a kernel with this key of its connection file."""
+def make_keys(connection_key: str, curve_secretkey: str = "", now: datetime | None = None) -> RelayKeys:
+    """Return new keys for a kernel with these of its connection file."""
     now = now or datetime.now(timezone.utc)
     private = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "aliquot-kernel")])
@@ -45,6 +45,7 @@ def make_keys(connection_key: str, now: datetime | None = None) -> RelayKeys:
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         ),
         connection_key=connection_key,
+        curve_secretkey=curve_secretkey,
     )
 
 
@@ -53,7 +54,7 @@ def read_keys(secret: Mapping[str, Any]) -> RelayKeys:
     try:
         data = {name: base64.b64decode(value) for name, value in secret["data"].items()}
         token, key = data["token"].decode(), data["connection-key"].decode()
-        return RelayKeys(token, data["tls.crt"], data["tls.key"], key)
+        return RelayKeys(token, data["tls.crt"], data["tls.key"], key, data.get("curve-key", b"").decode())
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StateError(f"The Secret of a kernel's relay cannot be read: {type(error).__name__}") from error
 

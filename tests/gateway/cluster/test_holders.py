@@ -211,6 +211,21 @@ def test_a_watch_that_is_silent_makes_no_more_holders(client: type[ClusterClient
     scene.run(act)
 
 
+def test_kai_is_told_the_guarantee_that_is_set_now(a_double: ApiDouble) -> None:
+    def told() -> list[int]:
+        return [one["spec"]["minMember"] for one in a_double.store.list(RESOURCES["podgroups"], "default")[0]]
+
+    for guaranteed in (2, 1):
+        scene = Scene(a_double, guaranteed=guaranteed, queueing="kai", queue="q")
+        assert a_double.allowed is not None
+        a_double.allowed += [("create", "podgroups"), ("patch", "podgroups")]  # as the overlay grants
+
+        async def act(until: Any, want: int = guaranteed) -> None:
+            await until(lambda: told() == [want])
+
+        scene.run(act)
+
+
 def test_fractions_share_a_gpu_and_kernels_that_just_came_are_not_counted() -> None:
     assert waiting_gpus(queue(25, 50, 50, 100, 250), 0.0, 9) == 1 + 3 + 2
     assert waiting_gpus(queue(), 0.0, 9) == 0

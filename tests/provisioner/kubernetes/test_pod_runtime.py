@@ -6,10 +6,12 @@ A test plays the kubelet by the pods' status. The kernel's own sockets are the n
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import signal
 import tempfile
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,11 @@ from jupyter_aliquot.provisioner.errors import LaunchError, WithdrawnError
 from jupyter_aliquot.provisioner.kubernetes.client import ClusterAwayError, ClusterError
 from jupyter_aliquot.provisioner.kubernetes.permissions import PERMISSIONS
 from jupyter_aliquot.provisioner.kubernetes.pods.runtime import PodRuntime
+from jupyter_aliquot.provisioner.kubernetes.pods.store import relay_request
 from jupyter_aliquot.provisioner.kubernetes.settings import Cluster as ClusterSettings, PodSettings, Volume
 from jupyter_aliquot.provisioner.kubernetes.slugs import slug
+from jupyter_aliquot.provisioner.kubernetes.tunnel.gateway import KernelTunnel
+from jupyter_aliquot.provisioner.kubernetes.tunnel.keys import read_keys
 from jupyter_aliquot.provisioner.launch_spec import LaunchSpec
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord, write_relay_fields
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, KernelProcess, Request
@@ -284,6 +289,62 @@ def test_a_start_that_waits_can_be_withdrawn(play: Callable[[Scene], None]) -> N
         process = await place.started()
         assert not place.runtime.withdraw("k1"), "it runs"
         assert await place.runtime.poll(process) is None
+
+    play(scene)
+
+
+def test_a_start_that_is_withdrawn_while_the_last_runs_tunnel_ends_leaves_no_pod(
+    play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closing, may_close = asyncio.Event(), asyncio.Event()
+
+    async def close(tunnel: KernelTunnel) -> None:
+        closing.set()
+        await may_close.wait()
+
+    async def scene(place: Place) -> None:
+        await place.started()
+        monkeypatch.setattr(KernelTunnel, "close", close)
+        start = asyncio.ensure_future(place.started())
+        await closing.wait()
+        assert place.runtime.withdraw("k1")
+        with pytest.raises(WithdrawnError):
+            await start
+        await until(lambda: not place.is_there())
+
+    play(scene)
+
+
+def test_the_pod_tells_no_key_of_its_relay(play: Callable[[Scene], None]) -> None:
+    async def scene(place: Place) -> None:
+        launch = place.launch()
+        assert launch.relay is not None
+        keys = {"key": "a-key", "curve_secretkey": "a-curve-key"}
+        request = {"kernel_id": "k1", "curve_publickey": "public", **keys}
+        write_relay_fields(launch.relay.folder, {"request": request, "facts": {}})
+        start = asyncio.ensure_future(place.runtime.create(replace(launch, relay=replace(launch.relay, front=keys))))
+        await until(place.is_there)
+        place.run()
+        await start
+        assert not [one for one in keys.values() if one in json.dumps(place.pod())]
+        secret = place.double.store.read(SECRETS, "default", NAME)
+        found = relay_request(place.pod(), read_keys(secret))
+        assert {one: getattr(found, one) for one in request} == request
+
+    play(scene)
+
+
+def test_a_delete_that_is_refused_is_told_once_and_tried_again(
+    play: Callable[[Scene], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(place: Place) -> None:
+        process = await place.started()
+        refusal = Failure(403, "Forbidden", "the account cannot delete pods")
+        place.double.failures.extend([refusal] * 3)
+        with pytest.raises(ClusterError):
+            await place.runtime.remove(process)
+        await until(lambda: not place.is_there())
+        assert caplog.text.count("delete=later") == 1
 
     play(scene)
 
