@@ -19,7 +19,9 @@ from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, NoGatew
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
 from jupyter_aliquot.gpu_hook.paths import (
     PathError,
+    RuntimeDir,
     check_runtime_dir,
+    find_door,
     find_runtime_dir,
     native_dir,
     nvidia_driver,
@@ -111,6 +113,8 @@ def check_agent() -> list[Finding]:
     """Check the node agent of the runtime folder, and name its user."""
     path = find_runtime_dir().agent_socket
     if not os.path.exists(path):  # a folder that this account may not enter has none for it
+        if (door := find_door()) is not None:
+            return [Finding("node agent", OK, f"none of this account runs; it needs none beside {door.path}")]
         return [Finding("node agent", OK, f"none runs ({path}); aliquot lab, serve and agent start one")]
     try:
         query("hello", seconds=3, version=1, name="aliquot doctor")
@@ -129,6 +133,8 @@ def check_gateway() -> list[Finding]:
     """Check the gateway that owns this node's queue, and name its user."""
     path = find_runtime_dir().gateway_socket
     if not os.path.exists(path):  # a folder that this account may not enter has none for it
+        if (door := find_door()) is not None:
+            return [_of_the_machine(door)]
         found = f"none runs ({path}); kernels started outside of one ask the node agent"
         return [Finding("gateway", OK, found)]
     peer = peer_words(path)
@@ -140,6 +146,14 @@ def check_gateway() -> list[Finding]:
     except (NoGatewayHere, GatewayRefusal, KeyError, TypeError):
         return [running]  # another user's, or one with users: its own status tells
     return [running, Finding("gateway", WARN, f"it says: {told}", "do what it says")] if told else [running]
+
+
+def _of_the_machine(door: RuntimeDir) -> Finding:
+    """Find the gateway of another account, which starts this account's kernels with a GPU size."""
+    if peer := peer_words(door.gateway_socket):
+        return Finding("gateway", OK, f"the machine's: {peer}, at {door.gateway_socket}")
+    remedy = "ask the administrator, who sees more by: aliquot doctor --hub"
+    return Finding("gateway", WARN, f"the machine's does not answer at {door.gateway_socket}", remedy)
 
 
 def check_shared_memory() -> list[Finding]:

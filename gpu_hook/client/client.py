@@ -23,7 +23,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from jupyter_aliquot.gpu_hook.base.unix_sockets import open_connection
-from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, check_runtime_dir, find_runtime_dir, is_anothers
+from jupyter_aliquot.gpu_hook.paths import (
+    PathError,
+    RuntimeDir,
+    check_runtime_dir,
+    find_door,
+    find_runtime_dir,
+    is_anothers,
+)
 from jupyter_aliquot.gpu_hook.waiting import end_task, forget_reading, outlasting_task
 
 from .agent_process import AgentFacts, AgentStartError, find_agent, start_agent
@@ -447,4 +454,12 @@ def _unreachable(path: Path, error: Exception) -> AgentUnreachable:
         found = "the socket is stale, its agent ended"
     else:
         found = (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
-    return AgentUnreachable(f"no node agent answers at {path}: {found}; start one with: aliquot agent")
+    door = find_door()
+    if door is None:
+        remedy = "start one with: aliquot agent"
+    else:  # its agent tells the gateway's account alone
+        remedy = (
+            f"this account's kernels with a GPU size run at the machine's gateway ({door.path}), which JupyterLab's "
+            "sidebar shows"
+        )
+    return AgentUnreachable(f"no node agent answers at {path}: {found}; {remedy}")

@@ -80,12 +80,12 @@ def test_bars_keep_their_parts_in_forced_colors(a_panel: ScriptedPanel) -> None:
     device = a_panel.script.body["devices"][0]
     device.update(used_bytes=8 * GIB, mine_bytes=4 * GIB, mine_reserved_bytes=4 * GIB, reserved_bytes=8 * GIB)
     a_panel.shown.get_by_text("8.0 of 16.0 GiB used").wait_for()
-    a_panel.lab.page.emulate_media(forced_colors="active")
+    a_panel.lab.page.emulate_media(forced_colors="active", reduced_motion="reduce")  # bars have their widths at once
     try:
         free, *parts = colors(a_panel.shown.get_by_role("meter", name="Memory of GPU 0"))
         swatch = colors(a_panel.shown.locator(".aliquot-Legend-swatch.aliquot-mod-mine"))
     finally:
-        a_panel.lab.page.emulate_media(forced_colors="none")
+        a_panel.lab.page.emulate_media(forced_colors="none", reduced_motion="no-preference")
     assert 0.3 < free < 0.6, "half of it is free, and its seams"
     assert [share > 0.1 for share in parts[:2]] == [True, True], "mine and others"
     assert swatch[0] < 0.9 or len(swatch) > 1

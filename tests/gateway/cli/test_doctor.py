@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import os
 import socket
+import tempfile
 import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from second_account import as_another
+from second_account import ANOTHER, as_another
 
 from jupyter_aliquot.gateway.doctor import host as doctor_host, jupyter as doctor_jupyter, node as doctor_node
 from jupyter_aliquot.gateway.doctor.runner import FAIL, OK, WARN, Finding, all_well, examine
+from jupyter_aliquot.gpu_hook import paths
 from jupyter_aliquot.gpu_hook.client.agent_process import find_agent
+from jupyter_aliquot.gpu_hook.client.client import AgentUnreachable, query
 from jupyter_aliquot.gpu_hook.client.residency_reports import MODE_IS_OFF, ResidencyStatus
-from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir, prepare_shared_runtime_dir
 
 
 def a_check_that_breaks() -> list[Finding]:
@@ -73,6 +77,44 @@ def test_a_folder_of_another_account_is_no_defect_of_the_doctor(
     assert found[0].startswith(FAIL)
     assert ("cannot look at the runtime folder" if below else "belongs to user 0") in found[0]
     assert all(line.startswith(f"{OK} none runs") for line in found[1:])
+
+
+@pytest.fixture
+def the_machines(monkeypatch: pytest.MonkeyPatch) -> Iterator[RuntimeDir]:
+    """Give the folder of a gateway of a third account, which starts every account's kernels."""
+    with tempfile.TemporaryDirectory(prefix="aliquot-service-", dir="/tmp") as folder:
+        monkeypatch.setattr(paths, "_SERVICE_DIR", Path(folder))
+        monkeypatch.delenv("ALIQUOT_RUNTIME_DIR")
+        prepare_shared_runtime_dir(RuntimeDir(Path(folder)), ANOTHER + 1)
+        yield RuntimeDir(Path(folder))
+
+
+def test_an_account_learns_of_the_machines_gateway(the_folder: RuntimeDir, the_machines: RuntimeDir) -> None:
+    def found() -> str:
+        return "\n".join(
+            f"{one.state} {one.found}" for one in (*doctor_host.check_agent(), *doctor_host.check_gateway())
+        )
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(str(the_machines.gateway_socket))
+        the_machines.gateway_socket.chmod(0o666)
+        listening.listen(1)
+        agent, gateway = as_another(found).splitlines()
+    assert agent == f"{OK} none of this account runs; it needs none beside {the_machines.path}"
+    assert gateway.startswith(f"{OK} the machine's: pid {os.getpid()} of ")
+    _, gateway = as_another(found).splitlines()
+    assert gateway == f"{WARN} the machine's does not answer at {the_machines.gateway_socket}"
+
+
+def test_a_command_for_the_agent_names_the_machines_gateway(the_folder: RuntimeDir, the_machines: RuntimeDir) -> None:
+    def asked() -> str:
+        with pytest.raises(AgentUnreachable) as refused:
+            query("status", seconds=3)
+        return str(refused.value)
+
+    told = as_another(asked)
+    assert f"run at the machine's gateway ({the_machines.path})" in told
+    assert "aliquot agent" not in told
 
 
 @pytest.mark.parametrize("check", [doctor_host.check_agent, doctor_host.check_gateway])
