@@ -25,7 +25,7 @@ from jupyter_aliquot.provisioner.relay.wire.log import log
 
 NO_GROUP = 65534
 _SECONDS = 10.0
-_MOST_MEMORY = 1 << 30
+_MOST_MEMORY = 1 << 30  # beyond what the host has itself
 _LONGEST_ANSWER = 4 << 20
 _PIECE = 1 << 16
 
@@ -195,12 +195,19 @@ def begin_child(kept: Collection[int]) -> None:
             os.close(descriptor)
 
 
+def _own_data() -> int:
+    """Return the bytes of this process that RLIMIT_DATA counts."""
+    with open("/proc/self/statm") as pages:
+        return int(pages.read().split()[5]) * resource.getpagesize()
+
+
 def _work_as(uid: int, work: Work, writer: int, seconds: float) -> None:
     """Work, in the child, which is the account's and cannot be root again. Never returns."""
     try:
         begin_child({writer})
         resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 1))
-        resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY, _MOST_MEMORY))
+        most = _own_data() + _MOST_MEMORY
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
         os.setgroups([])
         os.setgid(_group_of(uid))  # with another one it could not read the environment of its own processes
         os.setuid(uid)

@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import errno
 import inspect
+import mmap
 import os
 import platform
 import selectors
@@ -77,6 +78,17 @@ def test_a_work_has_its_accounts_rights_alone_and_cannot_become_root(a_worker: W
     a_worker.do("told", ADA, tell)
     a_worker.until("told")
     assert a_worker.found["told"] == [[ADA] * 3, [NO_GROUP] * 3, [], "refused"]
+
+
+def test_a_work_has_its_memory_beside_what_a_large_host_has(a_worker: Worker) -> None:
+    def take(count: int) -> str:
+        return f"{len(bytearray(count))}"
+
+    with mmap.mmap(-1, 3 << 29, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS):
+        a_worker.do("fits", ADA, lambda: take(64 << 20))
+        a_worker.do("too much", ADA, lambda: take(1 << 30))
+        a_worker.until("fits", "too much")
+    assert a_worker.found == {"fits": f"{64 << 20}", "too much": None}
 
 
 def test_a_work_that_never_ends_holds_up_its_own_account_alone_and_not_for_ever(a_worker: Worker) -> None:
