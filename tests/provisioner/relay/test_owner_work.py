@@ -86,7 +86,7 @@ def test_a_work_has_its_memory_beside_what_a_large_host_has(a_worker: Worker) ->
 
     with mmap.mmap(-1, 3 << 29, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS):
         a_worker.do("fits", ADA, lambda: take(64 << 20))
-        a_worker.do("too much", ADA, lambda: take(1 << 30))
+        a_worker.do("too much", ADA, lambda: take((1 << 30) + (64 << 20)))
         a_worker.until("fits", "too much")
     assert a_worker.found == {"fits": f"{64 << 20}", "too much": None}
 
