@@ -273,7 +273,7 @@ def test_looks_from_before_kernels_are_restored_count_nothing_as_others(are_know
             _reservations=SimpleNamespace(processes=tuple, book_looks=book("kernels"), on_devices=dict),
             _compute=SimpleNamespace(saw_devices=book("compute")),
             _follow_departures=book("departures"),
-            _leases=SimpleNamespace(room=SimpleNamespace(look=book("room"))),
+            _leases=SimpleNamespace(room=SimpleNamespace(look=book("room")), paged_bytes=lambda uuid: 0),
             _probe=SimpleNamespace(saw_devices=book("probe")),
         )
         Agent._saw_devices(cast(Agent, agent))
