@@ -51,14 +51,13 @@ def crowd_rows(browser: Browser, kernels: int, seconds: float) -> list[Row]:
         context = browser.new_context(viewport={"width": 1280, "height": 800})
         context.set_default_timeout(_PATIENCE_MS)
         page = context.new_page()
-        script = AdminScript([a_holder(place) for place in range(kernels)])
-        script.serve(page)
-        _open(LabPage(page).open(lab.lab_url), kernels)
-        page.evaluate(_WATCH)
-        before = script.requests
-        _scroll(page, seconds)
-        seen = page.evaluate("() => window.seen")
-        reads = (script.requests - before) // 3  # three reports each time
+        with AdminScript([a_holder(place) for place in range(kernels)]).served(page) as script:
+            _open(LabPage(page).open(lab.lab_url), kernels)
+            page.evaluate(_WATCH)
+            before = script.requests
+            _scroll(page, seconds)
+            seen = page.evaluate("() => window.seen")
+            reads = (script.requests - before) // 3  # three reports each time
         context.close()
     where = f"scrolling {kernels} kernels of the administrator's view for {seconds:g} s"
     longest = max(seen["tasks"], default=0.0)
