@@ -35,7 +35,7 @@ _MARK = re.compile(r"\.gpu-", re.IGNORECASE)
 _PLAIN = re.compile(rf"((?:(?!\.gpu-).)+)\.gpu-{NO_GPU}", re.IGNORECASE | re.DOTALL)
 _LOW = "low"
 _GIB = 1 << 30
-_EXAMPLES = "such as python3.gpu-0.25, python3.gpu-2.5-low or python3.gpu-0.5-8g"
+_EXAMPLES = ((GpuShare(25), ""), (GpuShare(250), "-low"), (GpuShare(50), "-8g"))
 _SHARE = re.compile(r"[0-9]{1,4}(\.[0-9]{1,2})?")
 _FINE_SHARE = re.compile(r"[0-9]{1,4}\.[0-9]{3,}")
 _MEMORY = re.compile(r"([0-9]{1,5})g")
@@ -189,7 +189,10 @@ def largest_here(most: GpuShare, devices: int) -> GpuShare:
 def describe_grammar(largest: GpuShare | None = None) -> str:
     """Return the grammar and the range allowed here, as one sentence for users."""
     upper = f"from {STEP} to {largest}" if largest is not None else f"of at least {STEP}"
-    return f"A size is {GRAMMAR} with gpus {upper} in steps of {STEP}, g and ram in GiB; {_EXAMPLES}"
+    shares = [(share if largest is None else min(share, largest), options) for share, options in _EXAMPLES]
+    *examples, last = [f"python3.gpu-{share}{options}" for share, options in shares]
+    examples_told = f"such as {', '.join(examples)} or {last}"
+    return f"A size is {GRAMMAR} with gpus {upper} in steps of {STEP}, g and ram in GiB; {examples_told}"
 
 
 def size_label(request: Request, host: HostPart = NO_HOST_PART) -> str:

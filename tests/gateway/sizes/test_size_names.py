@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 from jupyter_aliquot.gateway.sizes.grammar import (
     PATTERN,
     SizedName,
+    describe_grammar,
     parse_size,
     parse_size_name,
     resized_name,
@@ -175,6 +176,14 @@ def test_an_invalid_size_is_refused_with_grammar_and_range(name: str, want: str)
         "<base>.gpu-<gpus>[-<n>g][-<n>cpu][-<n>ram][-low][.with-<folder>…] with gpus from 0.01 to 8 in steps of 0.01"
         in message
     )
+
+
+@given(st.none() | st.integers(1, 400).map(GpuShare))
+def test_the_examples_of_the_grammar_are_sizes_that_may_be_asked_for(largest: GpuShare | None) -> None:
+    examples = re.findall(r"python3[.]gpu-\S+[0-9a-z]", describe_grammar(largest))
+    assert len(examples) == 3
+    for example in examples:
+        assert parse_size_name(example, largest) is not None
 
 
 pieces = st.sampled_from(
