@@ -120,7 +120,13 @@ class OwnGateway:
             # A killed server leaves its file, and its port to any account.
             return cls(str(server["url"]), str(server["token"]), account=os.geteuid())
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise NoGatewayHere(f"no gateway of yours is found at {runtime.path}: {error}") from error
+            found = f"{runtime.path}: {error}"
+            if isinstance(error, FileNotFoundError):
+                found = f"there is no {error.filename}"
+            raise NoGatewayHere(
+                f"no gateway of yours is found: {found}. Start aliquot lab, or set JUPYTER_GATEWAY_URL to the address "
+                "of one and JUPYTER_GATEWAY_AUTH_TOKEN to a token of yours"
+            ) from error
 
     @classmethod
     def elsewhere(cls, environ: Mapping[str, str]) -> tuple[OwnGateway, ...]:

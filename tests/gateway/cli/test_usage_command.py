@@ -74,3 +74,5 @@ def test_without_rows_and_budgets_it_says_so() -> None:
 def test_without_a_gateway_it_says_so(run_aliquot: RunAliquot) -> None:
     found = run_aliquot("usage", "--month", "2026-11", "--by", "team")
     assert (found.returncode, "no gateway of yours" in found.stderr) == (1, True)
+    assert "gateway.lock. Start aliquot lab, or set JUPYTER_GATEWAY_URL" in " ".join(found.stderr.split())
+    assert "Errno" not in found.stderr
