@@ -149,13 +149,14 @@ COVERED = {
     "make demo": "tests/system/test_demo.py::test_every_claim_of_the_demo_holds",
     "make hub": "tests/hub/test_example.py::test_the_example_holds_what_it_promises",
     "make lab": _LAB,
+    "make lab ARGS=--allow-root": _LAB,
     "make docs": "tests/documents/test_site.py::test_each_link_of_the_site_leads_to_a_page_and_a_place",
     "make bench-gateway": _SERVERS_SMOKE,
     "make bench-hook": _SMOKE,
     "make bench-swap": _SMOKE,
     "make bench-swap ARGS=--smoke": _SMOKE,
     "aliquot lab": _LAB,
-    "aliquot lab --allow-root": _LAB,
+    ".venv/bin/aliquot lab --allow-root": _LAB,
     "aliquot serve": _SERVE,
     "aliquot serve --ip 0.0.0.0 --port 8890 --certfile CERT --keyfile KEY": (
         "tests/hub/test_tls.py::test_a_hub_and_its_gateway_work_over_tls_by_a_private_authority"
@@ -234,6 +235,7 @@ LISTED = {
     "sudo /opt/aliquot/bin/pip install --upgrade dist/jupyter_aliquot-*.whl": _SYSTEMD,
     "systemctl restart aliquot-gateway": _SYSTEMD,
     "systemctl edit aliquot-agent": _SYSTEMD,
+    "systemctl restart aliquot-agent": _SYSTEMD,
     "sudo /opt/tljh/hub/bin/pip install '.[hub,lab]'": _TLJH,
     "sudo /opt/tljh/user/bin/pip install '.[lab]'": _TLJH,
     "sudo /opt/tljh/user/bin/python -m ipykernel install --prefix=/opt/tljh/aliquot": _TLJH,
@@ -244,6 +246,7 @@ LISTED = {
     "kubectl apply -k deploy/kubernetes/softgpu": _CLUSTER,
     "kubectl -n aliquot exec deployment/aliquot-gateway -- aliquot doctor --cluster": _CLUSTER,
     "aliquot doctor --cluster": _CLUSTER,
-    "sudo -u aliquot ALIQUOT_RUNTIME_DIR=/run/aliquot aliquot status": _SYSTEMD,
-    "sudo -u aliquot ALIQUOT_RUNTIME_DIR=/run/aliquot aliquot doctor": _SYSTEMD,
+    "sudo -u aliquot ALIQUOT_RUNTIME_DIR=/run/aliquot /opt/aliquot/bin/aliquot status": _SYSTEMD,
+    "sudo -u aliquot ALIQUOT_RUNTIME_DIR=/run/aliquot /opt/aliquot/bin/aliquot status --watch": _SYSTEMD,
+    "sudo -u aliquot ALIQUOT_RUNTIME_DIR=/run/aliquot /opt/aliquot/bin/aliquot doctor": _SYSTEMD,
 }

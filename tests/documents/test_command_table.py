@@ -68,11 +68,11 @@ def test_a_command_that_is_not_run_is_whole_shell(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", [word for word in PRINTED if word.startswith("make ")])
-def test_a_printed_make_target_exists(command: str) -> None:
-    tried = subprocess.run(
-        ["make", "-n", *shlex.split(command)[1:]], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+def test_a_printed_make_target_exists_and_takes_its_arguments(command: str) -> None:
+    words = shlex.split(command)[1:]
+    tried = subprocess.run(["make", "-n", *words], cwd=ROOT, capture_output=True, text=True, check=False)
     assert tried.returncode == 0, tried.stderr
+    assert [word for word in words if word.startswith("ARGS=") and word[5:] not in tried.stdout] == []
 
 
 @pytest.mark.parametrize("command", [word for word in PRINTED if word.startswith("aliquot agent")])
