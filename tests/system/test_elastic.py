@@ -57,6 +57,14 @@ def test_who_grows_waits_for_room_and_runs_on_meanwhile(a_shared_server, eventua
     kernel.end()
 
 
+def test_a_kernel_that_never_used_its_gpu_has_nothing_to_swap_out(a_shared_server) -> None:
+    kernel = a_shared_server.start("python3.gpu-0.5")
+    kernel.run("1")
+    with pytest.raises(a_shared_server.refusal, match=r"409: .*has no GPU memory: there is nothing to swap out"):
+        post(kernel, "swap-out")
+    kernel.end()
+
+
 def test_memory_leaves_when_asked_and_is_back_at_its_place_for_the_next_cell(a_shared_server, eventually) -> None:
     kernel = a_shared_server.start("python3.gpu-0.5")
     kernel.run(GPU)

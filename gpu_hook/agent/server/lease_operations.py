@@ -15,6 +15,7 @@ from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
 from jupyter_aliquot.gpu_hook.agent.scheduling.records import LeaseRecord, read_moment
 from jupyter_aliquot.gpu_hook.agent.scheduling.views import HINT_SECONDS, Reason, Wait
 from jupyter_aliquot.gpu_hook.agent.swap.facts import ResidencyFacts, describe_residency
+from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
 
 from .request_fields import read_kernel_id
 
@@ -80,6 +81,9 @@ class LeaseOperations:
         facts = record.facts
         if not facts.is_swappable:
             raise Refused("conflict", f"kernel {kernel_id} cannot be swapped out: {facts.mode_reason}")
+        if facts.state is KernelState.STARTING and not record.kernel.is_expecting:
+            told = f"kernel {kernel_id} has no GPU memory: there is nothing to swap out before it uses CUDA"
+            raise Refused("conflict", told)
         if record.is_resident and record.idle_since is None:
             raise Refused("conflict", f"kernel {kernel_id} is busy: {record.idle_reason}; try again when it is idle")
         if record.wants_since is not None:
