@@ -38,6 +38,7 @@ _INSTALL = f"sudo {Path(sys.executable).parent}/aliquot install-service --hub"
 _TMPFILES = "sudo systemd-tmpfiles --create /etc/tmpfiles.d/aliquot.conf"
 _BOOTED = Path("/run/systemd/system")
 _UNPRIVILEGED_PORT = 1024
+_PASSED = 0o011  # group and others pass to the sockets that they know
 _BETWEEN_LOOKS_SECONDS = 0.05
 
 
@@ -153,6 +154,9 @@ class Deployment:
         if mode & (0o006 if shares else 0o066):
             found_mode = f"{folder} has mode {mode:04o}: others may list it or write into it"
             return [Finding("runtime folder", FAIL, found_mode, f"sudo chmod 711 {folder}")]
+        if HUB_UNIT in self.units and mode & _PASSED != _PASSED:
+            found_mode = f"{folder} has mode {mode:04o}: kernels, which run as their owners, cannot reach their sockets"
+            return [Finding("runtime folder", FAIL, found_mode, _TMPFILES)]
         return [Finding("runtime folder", OK, f"{folder} of {owner}, mode {mode:04o}")]
 
     def check_sockets(self) -> Sequence[Finding]:

@@ -150,11 +150,21 @@ def test_a_list_that_others_can_change_and_an_administrator_in_it_are_told(
     )
 
 
-@pytest.mark.parametrize(("mode", "want"), [(0o711, OK), (0o700, OK), (0o755, FAIL), (0o733, FAIL)])
+@pytest.mark.parametrize(("mode", "want"), [(0o711, OK), (0o755, FAIL), (0o733, FAIL)])
 def test_the_runtime_folder_is_neither_listed_nor_written_by_others(mode: int, want: str, root: Path) -> None:
     (root / "run" / "aliquot").chmod(mode)
     (found,) = here(root).check_runtime_folder()
     assert (found.state, bool(found.remedy)) == (want, want == FAIL)
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o701, 0o710])
+def test_kernels_that_run_as_their_owners_pass_through_the_runtime_folder(mode: int, root: Path) -> None:
+    (root / "run" / "aliquot").chmod(mode)
+    (found,) = here(root).check_runtime_folder()
+    assert (found.state, f"has mode {mode:04o}: kernels, which run as their owners" in found.found) == (FAIL, True)
+    assert found.remedy == "sudo systemd-tmpfiles --create /etc/tmpfiles.d/aliquot.conf"
+    (found,) = Deployment(ME, "http://127.0.0.1:890", False, root).check_runtime_folder()
+    assert found.state == OK, "without a Hub they run as the gateway's account"
 
 
 def test_a_socket_is_said_with_its_process_and_a_missing_one_fails(root: Path) -> None:
