@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from jupyter_aliquot.gateway.base.sockets import peer
 from jupyter_aliquot.gateway.installation.files import GATEWAY_UNIT, HUB_UNIT, NODE_UNITS
-from jupyter_aliquot.gateway.installation.refusals import SYSTEM_PATH, closed_to_others
+from jupyter_aliquot.gateway.installation.refusals import SYSTEM_PATH, closed_environment
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, nvidia_driver
 from jupyter_aliquot.provisioner.control_groups import MOUNTED, WITHOUT_GROUPS, ControlGroups
 from jupyter_aliquot.provisioner.kernel_accounts import ACCOUNT_LIST
@@ -82,11 +82,9 @@ class Deployment:
 
     def check_environment(self) -> Sequence[Finding]:
         """Check that other accounts can run this Python."""
-        for path in (Path(sys.prefix), Path(sys.executable).resolve()):
-            for closed in closed_to_others(path):
-                found = f"other accounts cannot run {sys.executable}: they may not enter {closed}"
-                remedy = "install Aliquot where they may: /usr/bin/python3 -m venv /opt/aliquot"
-                return [Finding("environment", FAIL, found, remedy)]
+        if found := closed_environment(Path(sys.prefix), Path(sys.executable)):
+            remedy = "install Aliquot where they may: /usr/bin/python3 -m venv /opt/aliquot"
+            return [Finding("environment", FAIL, f"other accounts cannot run {found}", remedy)]
         return [Finding("environment", OK, f"{sys.prefix}, which every account may enter")]
 
     def check_account(self) -> Sequence[Finding]:

@@ -8,7 +8,7 @@ import re
 import shutil
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from jupyter_aliquot.gateway.base.errors import CommandError
@@ -22,19 +22,25 @@ _ACCOUNT_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def check_machine(wanted: Installation, is_live: bool, needs_rights: bool) -> None:
+def check_machine(wanted: Installation, is_live: bool, warn: Callable[[str], None] | None = None) -> None:
     """Raise CommandError for the first reason.
 
-    ``is_live``: this machine gets the account and runs the services. ``needs_rights``: now.
+    ``is_live``: this machine gets the account and runs the services. ``warn``: of a dry run, which
+    needs no rights, and says the software that is missing here instead of ending with it.
     """
     check_account_name(wanted.user)
     if is_live:
-        if needs_rights:
+        if warn is None:
             check_rights()
         check_account(wanted.user)
-        check_environment(Path(sys.prefix), Path(sys.executable))
-        if wanted.with_hub:
-            check_programs(wanted.programs)
+        try:
+            check_environment(Path(sys.prefix), Path(sys.executable))
+            if wanted.with_hub:
+                check_programs(wanted.programs)
+        except CommandError as error:
+            if warn is None:
+                raise
+            warn(str(error))
     check_files(wanted)
 
 
@@ -81,12 +87,21 @@ def check_environment(prefix: Path, python: Path) -> None:
 
     Raises CommandError.
     """
-    for path in (prefix, python, python.resolve()):
+    if found := closed_environment(prefix, python):
+        raise CommandError(
+            f"other accounts cannot run the Python of this installation, {found}. "
+            "Install Aliquot where they may: /usr/bin/python3 -m venv /opt/aliquot"
+        )
+
+
+def closed_environment(prefix: Path, python: Path) -> str:
+    """Return a Python that other accounts cannot run, with the reason; empty where they can."""
+    target = python.resolve()
+    for path in (prefix, python.parent, target):
         for closed in closed_to_others(path):
-            raise CommandError(
-                f"other accounts cannot run the Python of this installation, {python}: they may not enter {closed}. "
-                "Install Aliquot where they may: /usr/bin/python3 -m venv /opt/aliquot"
-            )
+            link = f", a link to {target}" if path == target != python else ""
+            return f"{python}{link}: they may not enter {closed}"
+    return ""
 
 
 def closed_to_others(path: Path) -> Iterator[Path]:

@@ -79,7 +79,8 @@ class InstallServiceCommand(Command):
                 check_rights()
             uninstall(wanted, system)
             return
-        check_machine(wanted, is_live, needs_rights=not self.is_dry)
+        warn = (lambda reason: system.say(f"would be refused: {reason}")) if self.is_dry else None
+        check_machine(wanted, is_live, warn)
         install(wanted, system)
         is_well = True
         if is_live and not self.is_dry:

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from jupyter_aliquot.gateway.base.errors import CommandError
+from jupyter_aliquot.gateway.cli.app import main
 from jupyter_aliquot.gateway.installation import refusals
 
 PROGRAMS = Path(os.path.abspath(sys.executable)).parent
@@ -170,6 +171,49 @@ def test_a_python_below_a_private_home_is_refused(tmp_path: Path) -> None:
         refusals.check_environment(home / "venv", home / "venv" / "bin" / "python")
     # pytest's own folder may be closed, too: the first closed one is named.
     assert str(next(refusals.closed_to_others(home / "venv"))) in str(caught.value)
+
+
+@pytest.fixture
+def a_link(tmp_path: Path) -> tuple[Path, Path]:
+    """Return an open environment's Python, and its link's target, which is below a private home."""
+    target, python = tmp_path.resolve() / "home" / "python3", tmp_path.resolve() / "venv" / "bin" / "python"
+    for path in (target, python):
+        path.parent.mkdir(parents=True)
+    target.touch(mode=0o755)
+    python.symlink_to(target)
+    target.parent.chmod(0o700)
+    return python, target
+
+
+@pytest.fixture
+def open_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the folders above the test's own, which pytest makes private."""
+    closed, above = refusals.closed_to_others, tmp_path.resolve().parents
+    monkeypatch.setattr(refusals, "closed_to_others", lambda path: (one for one in closed(path) if one not in above))
+
+
+@pytest.mark.usefixtures("open_above")
+def test_a_python_that_is_a_link_into_a_private_home_is_refused_with_its_target(
+    a_link: tuple[Path, Path], tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o755)
+    python, target = a_link
+    found = refusals.closed_environment(python.parent.parent, python)
+    assert found == f"{python}, a link to {target}: they may not enter {target.parent}"
+
+
+@pytest.mark.usefixtures("open_above")
+def test_a_dry_run_says_that_other_accounts_cannot_run_this_python_and_goes_on(
+    a_link: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tmp_path.chmod(0o755)
+    monkeypatch.setattr(sys, "prefix", str(a_link[0].parent.parent))
+    monkeypatch.setattr(sys, "executable", str(a_link[0]))
+    with pytest.raises(SystemExit) as end:
+        main(["install-service", "--dry-run"])
+    told = capsys.readouterr().out
+    assert f"would be refused: other accounts cannot run the Python of this installation, {a_link[0]}, a" in told
+    assert (end.value.code, "aliquot-agent.service" in told.partition("would be refused: ")[2]) == (0, True), told
 
 
 def test_a_hub_without_its_proxy_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
