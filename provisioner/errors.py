@@ -127,7 +127,7 @@ class EngineError(AliquotError):
 
     @property
     def is_passing(self) -> bool:
-        """Whether the same request may succeed later without anything being changed."""
+        """True if the same request may succeed later without a change."""
         return False
 
 

@@ -89,7 +89,7 @@ class HubUserList:
 
 
 class RemovedUsers:
-    """The users whom the Hub's list has lacked, since when, until they count as removed."""
+    """The users that the Hub's list has lacked, since when, until they count as removed."""
 
     def __init__(self, clock: Clock, log: logging.Logger) -> None:
         self._clock = clock

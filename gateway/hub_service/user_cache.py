@@ -72,7 +72,7 @@ class HubPeople:
         return name in self._users
 
     def forget(self, name: str) -> None:
-        """Forget a user whom the Hub has removed. A new one of that name is met anew."""
+        """Forget a user that the Hub has removed. A new one of that name is met anew."""
         self._is_unsaved |= self._users.pop(name, None) is not None
 
     async def save(self) -> None:

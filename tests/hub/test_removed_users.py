@@ -1,4 +1,4 @@
-"""Users whom a real Hub removes: the gateway finds them in the Hub's list, and nowhere else."""
+"""Users that a real Hub removes: the gateway finds them in the Hub's list, and nowhere else."""
 
 from __future__ import annotations
 
