@@ -1,7 +1,7 @@
 """The users that the Hub has removed: it tells none, so its list of users is read.
 
 While the Hub does not answer, or shows this gateway only a part of its users, no user counts as removed. A user
-whom it lists no more counts as removed some time later, for a Hub that lost its database lists few until the
+that it lists no more counts as removed some time later, for a Hub that lost its database lists few until the
 administrator has restored it, and nothing brings back what the gateway then took from its users.
 """
 

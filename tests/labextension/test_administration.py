@@ -118,6 +118,7 @@ def test_an_administrator_swaps_a_users_kernel_out_and_restores_it(
     alice.open_notebook(path, "python3.gpu-0.25")
     alice.start_command("notebook:run-all-cells")
     alice.page.locator(".jp-OutputArea-output", has_text="held!").wait_for()
+    alice.show_panel().get_by_text("on GPU, idle since").wait_for()  # a busy kernel is not swapped out
     ada = LabPage(pages()).open(a_shared_gateway.lab_url)
     shown = open_view(ada)
     shown.get_by_label("Find").fill(alice.page.evaluate(_KERNEL))  # a kernel of another test may be there
