@@ -23,6 +23,11 @@ HUB = {
     "options": ("--Culling.warning_seconds=3600",),
 }
 SECONDS = 120.0
+USES_CUDA = """
+import ctypes
+cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+print((cuda.cuInit(0), cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0)))
+"""
 
 
 def refusal(hub: HubProcess, user: str, **options: Any) -> tuple[int, str]:
@@ -124,7 +129,9 @@ def commands_work_in_a_terminal(hub: HubProcess, token: str, kernel_id: str) -> 
         return run_line(f"{hub.url}/user/alice", token, terminal, f"{ours} {words} | cat")
 
     assert "has 0.4 GPU, " in typed(f"resize {kernel_id[:8]} 0.4")
-    assert "is being swapped out" in typed(f"swap {kernel_id} --seconds=0"), "it has no memory there to move"
+    assert "nothing to swap out before it uses CUDA" in typed(f"swap {kernel_id} 2>&1")
+    assert run_cell(f"{hub.url}/user/alice", token, kernel_id, USES_CUDA) == "(0, 0)\n"
+    until(lambda: "in host memory" in typed(f"swap {kernel_id} 2>&1"), SECONDS)  # once it is idle
     assert "is on GPU" in typed(f"restore {kernel_id}")
     assert "from the gateway http" in typed("status")
     assert "0.4 GPU" in typed("history")

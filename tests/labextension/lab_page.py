@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from playwright.sync_api import ConsoleMessage, Locator, Page
+    from playwright.sync_api import ConsoleMessage, Error, Locator, Page
 
     from tests.labextension.accessibility import violations
 else:
@@ -21,6 +21,9 @@ _OF_JUPYTER = [
     # Lab's debugger reports it if a kernel ends during a debugger request.
     "Could not restore the debugger state: Canceled future for debug_request message before replies were done",
 ]
+# Lab 4.6 removes its splash twice if a theme is loaded within 0.2 s after the start.
+_SPLASH = "Failed to execute 'removeChild' on 'Node'"
+_OURS = "@jupyter-aliquot"  # in the address of each script of ours
 # Chromium breaks these requests off when an address of the machine comes or goes: other tests'
 # containers have some.
 _NETWORK_CHANGED = "ERR_NETWORK_CHANGED"
@@ -39,7 +42,7 @@ class LabPage:
         self.errors: list[str] = []
         self._was_cut_off = False
         page.on("console", self._note)
-        page.on("pageerror", lambda error: self._add(str(error)))
+        page.on("pageerror", self._note_uncaught)
         # Lab reports a theme that was cut off in a dialog over everything; the test goes on without
         # it.
         cut_off = page.get_by_role("dialog", name="Error Loading Theme")
@@ -161,6 +164,10 @@ class LabPage:
     def _note(self, message: ConsoleMessage) -> None:
         if message.type == "error":
             self._add(message.text)
+
+    def _note_uncaught(self, error: Error) -> None:
+        if not (_SPLASH in error.message and _OURS not in (error.stack or "")):
+            self._add(error.message)
 
     def _add(self, error: str) -> None:
         self._was_cut_off |= _NETWORK_CHANGED in error

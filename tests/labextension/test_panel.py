@@ -78,8 +78,8 @@ def test_a_bar_divides_a_device_by_who_holds_what(a_panel: ScriptedPanel) -> Non
 
 def test_bars_keep_their_parts_in_forced_colors(a_panel: ScriptedPanel) -> None:
     device = a_panel.script.body["devices"][0]
-    device.update(used_bytes=8 * GIB, mine_bytes=4 * GIB, mine_reserved_bytes=4 * GIB, reserved_bytes=8 * GIB)
-    a_panel.shown.get_by_text("8.0 of 16.0 GiB used").wait_for()
+    device.update(used_bytes=9 * GIB, mine_bytes=4 * GIB, mine_reserved_bytes=4 * GIB, reserved_bytes=8 * GIB)
+    a_panel.shown.get_by_text("9.0 of 16.0 GiB used").wait_for()
     a_panel.lab.page.emulate_media(forced_colors="active", reduced_motion="reduce")  # bars have their widths at once
     try:
         free, *parts = colors(a_panel.shown.get_by_role("meter", name="Memory of GPU 0"))
