@@ -49,9 +49,10 @@ def pytest_configure() -> None:
 
     The time of a hypothesis example shows how busy the machine is, and no more. Contexts of the
     software GPU cost nothing unless a test says otherwise: many tests count bytes of limits and of
-    devices.
+    devices. gRPC's handlers of forks end children of a process in which its threads run.
     """
     os.environ.setdefault("ALIQUOT_SOFTGPU_CONTEXT", "0")
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     if importlib.util.find_spec("hypothesis") is None:
         return
     from hypothesis import HealthCheck, settings

@@ -52,14 +52,21 @@ class Place:
 
     def __init__(self, double: ApiDouble, cluster: Cluster, folder: Path) -> None:
         self.double, self._cluster, self._folder = double, cluster, folder
+        self._runtimes: list[PodRuntime] = []
         self.runtime = self.another()
 
     def another(self, deployment: str = "", **settings: Any) -> PodRuntime:
         """Return the runtime of a gateway of the same name."""
         told = PodSettings(ClusterSettings("default", "g", "relay:1", deployment=deployment), **settings)
-        return PodRuntime(
-            told, RuntimeDir(self._folder), logging.getLogger("test"), lambda: self._cluster.configuration
-        )
+        log = logging.getLogger("test")
+        made = PodRuntime(told, RuntimeDir(self._folder), log, lambda: self._cluster.configuration)
+        self._runtimes.append(made)
+        return made
+
+    async def stop(self) -> None:
+        """Stop all runtimes. Idempotent. A cancellation alone may be lost in one that connects to a pod."""
+        for runtime in self._runtimes:
+            await runtime.stop()
 
     def launch(self, plan: ContainerPlan | None = None) -> Launch:
         folder = RuntimeDir(self._folder).relay("k1")
@@ -121,8 +128,10 @@ def play(a_double: ApiDouble, on_double: Cluster) -> Callable[[Scene], None]:
         async def act() -> None:
             with tempfile.TemporaryDirectory(prefix="aqp-") as folder:
                 place = Place(a_double, on_double, Path(folder))
-                await asyncio.wait_for(scene(place), 120)
-                await place.runtime.stop()
+                try:
+                    await asyncio.wait_for(scene(place), 120)
+                finally:
+                    await place.stop()
 
         asyncio.run(act())
 
