@@ -144,7 +144,7 @@ class Capacity:
         says; by default that where it leaves the least, on its devices and then on the node, so
         that whole ones stay free.
         """
-        size, is_burstable = (request.gpus.hundredths, request.memory_limit), request.residency != "off"
+        size = (request.gpus.hundredths, request.memory_limit)
         if held is None:
             return self._place_anywhere(request)
         capacity, node = self.give_back(held), self.node_of(held.parts)
@@ -152,7 +152,7 @@ class Capacity:
         if request.workload_class is held.workload_class:
             kept = {part.uuid: part for part in held.parts}
             states = [state.for_owner(kept[state.uuid]) if state.uuid in kept else state for state in states]
-        return resize(states, held.parts, *size, is_burstable=is_burstable, host=host)
+        return resize(states, held.parts, *size, residency=request.residency, host=host)
 
     def _place_anywhere(self, request: Request) -> tuple[Part, ...] | Refusal:
         found: list[tuple[bool, Score, int, tuple[Part, ...]]] = []
@@ -173,13 +173,13 @@ class Capacity:
 
     def _place_on(self, name: str, request: Request) -> Placement:
         """Return the parts of a node for a request, or its refusal, and the node's key among others."""
-        size, is_burstable = (request.gpus.hundredths, request.memory_limit), request.residency != "off"
+        size = (request.gpus.hundredths, request.memory_limit)
         states, room = self._states_of(name, request.workload_class), self.nodes[name]
         if room.is_shut or room.is_away:
             states = [_full(one) for one in states]
         elif self.shut:
             states = [_full(one) if one.uuid in self.shut else one for one in states]
-        placed = place(states, *size, is_burstable=is_burstable, host=self._host(name))
+        placed = place(states, *size, residency=request.residency, host=self._host(name))
         return ((), placed) if isinstance(placed, Refusal) else (self._key_of(states, placed), placed)
 
     def _key_of(self, states: Sequence[DeviceState], placed: Iterable[Part]) -> Score:
@@ -192,7 +192,7 @@ class Capacity:
         """Return the parts of an evicted kernel on its devices, or the reason why they do not fit there now."""
         node = self.node_of(parts)
         states, size = self._states_of(node, request.workload_class), (request.gpus.hundredths, request.memory_limit)
-        return resize(states, parts, *size, is_burstable=request.residency != "off", host=self._host(node))
+        return resize(states, parts, *size, residency=request.residency, host=self._host(node))
 
     def place_alone(self, request: Request, held: Held | None = None) -> tuple[Part, ...] | Refusal:
         """Return the request's parts on an empty node, or the reason why it does not fit.

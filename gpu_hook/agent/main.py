@@ -145,7 +145,7 @@ class Agent:
         self._reservations = Reservations(
             self._ledger, settings, self._tell_change, self._processes_changed, swap, self._leases, self._compute
         )
-        self._enforcement = Enforcement(chosen.limits, self._kernels)
+        self._enforcement = Enforcement(chosen.limits, self._kernels, self._ledger.within_devices)
         self._auditor = Auditor(Audit(settings.context_slack_bytes))
         self._learned = Findings()  # the findings from which the agent last learned contexts
         self._evictions = Evictions(self._reservations, self._ledger, self._leases, self._tell_change)
@@ -155,7 +155,7 @@ class Agent:
         self._control = ControlServer(self._make_operations(chosen).answer, self._drop_connection, self._guests.admit)
 
     def _make_operations(self, chosen: Chosen) -> Operations:
-        enforcer = chosen.limits.enforcer
+        enforcer, within = chosen.limits.enforcer, self._ledger.within_devices
         return Operations(
             self._node,
             self._reservations,
@@ -164,7 +164,7 @@ class Agent:
             self._make_status().describe,
             lambda connection: self._control.subscribe(connection),
             self._end.set,
-            lambda asked: {**enforcer.environment(asked.parts), **self._actuation.environment(asked)},
+            lambda asked: {**enforcer.environment(within(asked.parts)), **self._actuation.environment(asked)},
             lambda kernel: self._actuation.needs_restart(kernel.reservation, kernel.pids),
             DeviceDiscovery(self._devices_known, self._why_unknown),
             self._guests,

@@ -116,23 +116,37 @@ class _Asked:
 
     hundredths: int
     memory_limit: int | None
-    is_burstable: bool
+    residency: str
+
+    @property
+    def is_kept(self) -> bool:
+        """Tell whether the memory never leaves its devices."""
+        return self.residency == "off"
+
+    @property
+    def is_paged(self) -> bool:
+        """Tell whether the driver pages the memory, so that a device need not have all of it."""
+        return self.residency == "managed"
 
     def part(self, device: DeviceState, hundredths: int) -> Part:
         quota = quota_bytes(device.memory_bytes, hundredths, self.hundredths, self.memory_limit)
         share = quota_bytes(device.memory_bytes, hundredths, self.hundredths, None)
-        guarantee = share if self.is_burstable and share < quota else None
-        return Part(device.uuid, device.index, hundredths, quota, guarantee, not self.is_burstable)
+        guarantee = share if not self.is_kept and share < quota else None
+        return Part(device.uuid, device.index, hundredths, quota, guarantee, self.is_kept)
 
     def fits(self, device: DeviceState, hundredths: int) -> bool:
         part = self.part(device, hundredths)
-        is_firm = self.is_burstable or device.firm_bytes is None or device.firm_bytes >= part.reserved_bytes
+        is_firm = not self.is_kept or device.firm_bytes is None or device.firm_bytes >= part.reserved_bytes
         return (
             is_firm
             and device.free_hundredths >= hundredths
             and device.free_bytes >= part.reserved_bytes >= GRAIN_BYTES
-            and device.memory_bytes >= part.quota_bytes
+            and not self.is_too_large(device, part)
         )
+
+    def is_too_large(self, device: DeviceState, part: Part) -> bool:
+        """Tell whether the device can never hold the part."""
+        return part.quota_bytes > device.memory_bytes and not self.is_paged
 
     def is_backed(self, device: DeviceState, hundredths: int) -> bool:
         """Return whether the device has room for this without kernels taking turns."""
@@ -159,19 +173,20 @@ def place(
     memory_limit: int | None = None,
     placement: Mapping[str, int] | None = None,
     *,
-    is_burstable: bool = True,
+    residency: str = "",
     host: HostRoom | None = None,
 ) -> tuple[Part, ...] | Refusal:
     """Place ``hundredths`` of GPUs, or return a Refusal.
 
-    ``placement`` (uuid → hundredths) is a plan made elsewhere: it is checked, not changed. A kernel
-    that is not ``is_burstable`` can never give memory back: its whole limit is reserved. ``host`` is
-    the host memory for reservations beyond the devices (None: no limit).
+    ``placement`` (uuid → hundredths) is a plan made elsewhere: it is checked, not changed.
+    ``residency`` ``off``: the kernel can never give memory back, and its whole limit is reserved;
+    ``managed``: its limit may exceed its devices, as far as the host has memory for the rest. ``host``
+    is the host memory for reservations beyond the devices (None: no limit).
     """
     refusal = _check_request(hundredths, memory_limit)
     if refusal is not None:
         return refusal
-    asked = _Asked(hundredths, memory_limit, is_burstable)
+    asked = _Asked(hundredths, memory_limit, residency)
     if placement is not None:
         parts = _place_as_planned(devices, asked, placement)
     else:
@@ -184,7 +199,7 @@ def place(
         parts = found
     if isinstance(parts, Refusal) or host is None:
         return parts
-    return _check_host(devices, parts, host, host.budget_bytes)
+    return _check_pages(devices, parts, host, 0) or _check_host(devices, parts, host, host.budget_bytes)
 
 
 def resize(
@@ -193,7 +208,7 @@ def resize(
     hundredths: int,
     memory_limit: int | None,
     *,
-    is_burstable: bool = True,
+    residency: str = "",
     host: HostRoom | None = None,
 ) -> tuple[Part, ...] | Refusal:
     """Return another size on the same devices, or a Refusal.
@@ -215,11 +230,13 @@ def resize(
         plan = dict.fromkeys(whole_first, WHOLE)
         plan[whole_first[-1]] = hundredths % WHOLE or WHOLE
         plan = {part.uuid: plan[part.uuid] for part in parts}  # CUDA numbers them in this order
-    resized = _place_as_planned(devices, _Asked(hundredths, memory_limit, is_burstable), plan)
+    resized = _place_as_planned(devices, _Asked(hundredths, memory_limit, residency), plan)
     if isinstance(resized, Refusal) or host is None:
         return resized
     # A kernel that shrinks is never refused, even if the reservations already exceed the budget.
-    return _check_host(devices, resized, host, max(host.budget_bytes, host.needs(*_beyond(devices, parts))))
+    return _check_pages(devices, resized, host, _paged(devices, parts)) or _check_host(
+        devices, resized, host, max(host.budget_bytes, host.needs(*_beyond(devices, parts)))
+    )
 
 
 def quota_bytes(memory_bytes: int, part: int, hundredths: int, memory_limit: int | None) -> int:
@@ -320,7 +337,7 @@ def _place_as_planned(
     for uuid, hundredths in placement.items():
         device = by_uuid[uuid]
         part = asked.part(device, hundredths)
-        if part.quota_bytes > device.memory_bytes or part.quota_bytes < GRAIN_BYTES:
+        if asked.is_too_large(device, part) or part.quota_bytes < GRAIN_BYTES:
             return Refusal(
                 NEVER_FITS,
                 f"Requested {hundredths / WHOLE:g} of gpu{device.index} with "
@@ -334,6 +351,28 @@ def _place_as_planned(
                 f"({format_bytes(part.reserved_bytes)}), but {_free(device)} is free there. Queued",
             )
     return tuple(asked.part(by_uuid[uuid], part) for uuid, part in placement.items())
+
+
+def _check_pages(devices: Sequence[DeviceState], parts: Sequence[Part], host: HostRoom, known: int) -> Refusal | None:
+    """Return a refusal if the host cannot hold the pages of one kernel that its devices never have.
+
+    ``known``: the bytes that it may page already.
+    """
+    paged = _paged(devices, parts)
+    if paged <= max(host.budget_bytes, known):
+        return None
+    return Refusal(
+        NEVER_FITS,
+        f"Requested a memory limit of {format_bytes(sum(part.quota_bytes for part in parts))}, of which the devices "
+        f"lack {format_bytes(paged)}, but {format_bytes(host.budget_bytes)} of host memory is for what leaves them. "
+        "Ask for less",
+    )
+
+
+def _paged(devices: Sequence[DeviceState], parts: Sequence[Part]) -> int:
+    """Return the bytes of these parts that exceed the memory of their devices."""
+    memory = {device.uuid: device.memory_bytes for device in devices}
+    return sum(max(0, part.quota_bytes - memory.get(part.uuid, part.quota_bytes)) for part in parts)
 
 
 def _check_host(

@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, strategies as st
 
-from jupyter_aliquot.gpu_hook.placement.placement import GRAIN_BYTES, WHOLE, DeviceState, Part, Refusal, place
+from jupyter_aliquot.gpu_hook.placement.host_memory import HostRoom
+from jupyter_aliquot.gpu_hook.placement.placement import GRAIN_BYTES, WHOLE, DeviceState, Part, Refusal, place, resize
 
 GIB = 1 << 30
 
@@ -102,6 +103,39 @@ def test_a_plan_is_followed_where_best_fit_would_differ() -> None:
     assert placed(place([a_device(0), a_device(1, 50)], 50, placement={"GPU-0": 50})) == [(0, 50)]
 
 
+def test_a_limit_above_the_device_is_for_memory_that_the_driver_pages() -> None:
+    parts = place([a_device(0)], 50, 40 * GIB, residency="managed", host=HostRoom(64 * GIB))
+    assert not isinstance(parts, Refusal), parts
+    assert [(part.quota_bytes, part.guarantee_bytes) for part in parts] == [(40 * GIB, 8 * GIB)]
+    for residency in ("", "vmm", "off"):
+        refusal = place([a_device(0)], 50, 40 * GIB, residency=residency)
+        assert isinstance(refusal, Refusal)
+        assert refusal.code == "never_fits"
+
+
+def test_pages_beyond_the_devices_have_to_fit_on_the_host() -> None:
+    host = HostRoom(20 * GIB)
+    assert not isinstance(place([a_device(0)], 100, 36 * GIB, residency="managed", host=host), Refusal)
+    refusal = place([a_device(0)], 100, 37 * GIB, residency="managed", host=host)
+    assert isinstance(refusal, Refusal)
+    assert refusal.code == "never_fits"
+    assert "37.0 GiB, of which the devices lack 21.0 GiB, but 20.0 GiB of host memory" in refusal.message
+
+
+def test_a_paging_kernel_grows_above_its_device_and_may_shrink_whatever_the_host_has() -> None:
+    [part] = placed_parts(place([a_device(0)], 100, residency="managed"))
+    grown = resize([a_device(0)], [part], 100, 30 * GIB, residency="managed", host=HostRoom(20 * GIB))
+    [part] = placed_parts(grown)
+    assert part.quota_bytes == 30 * GIB
+    shrunk = resize([a_device(0)], [part], 100, 20 * GIB, residency="managed", host=HostRoom(GIB))
+    assert [part.quota_bytes for part in placed_parts(shrunk)] == [20 * GIB]
+
+
+def placed_parts(parts: tuple[Part, ...] | Refusal) -> tuple[Part, ...]:
+    assert not isinstance(parts, Refusal), parts
+    return parts
+
+
 def test_a_memory_limit_is_split_by_share_and_rounded_down() -> None:
     parts = place([a_device(0), a_device(1)], 150, 10 * GIB + 1)
     assert not isinstance(parts, Refusal)
@@ -134,7 +168,8 @@ def test_a_placement_always_fits(devices: list[DeviceState], hundredths: int, li
         state = states[part.uuid]
         assert not state.lost
         assert part.hundredths <= state.free_hundredths
-        assert GRAIN_BYTES <= part.quota_bytes <= state.free_bytes
+        assert GRAIN_BYTES <= part.reserved_bytes <= min(part.quota_bytes, state.free_bytes)
+        assert part.quota_bytes <= state.memory_bytes
         assert part.quota_bytes % GRAIN_BYTES == 0
     assert place(devices, hundredths, limit, {part.uuid: part.hundredths for part in result}) == result
 

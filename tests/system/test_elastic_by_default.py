@@ -74,6 +74,21 @@ def test_eight_notebooks_of_a_whole_device_share_two_by_default(a_server: Any, e
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("server_options", [["--Aliquot.size_residency={'1-1g': 'managed'}"]])
+def test_a_notebook_on_unified_memory_works_with_more_than_its_device(a_server: Any) -> None:
+    kernel = a_server.start("python3.gpu-1-1g")
+    size = words(kernel.run(FILL.replace("{number}", "1").replace("total.value * 3 // 4", "160 << 20 ")))
+    [device, _] = a_server.status()["devices"]
+    assert int(size) == 160 << 20 > 2 * device["memory_bytes"]
+    assert words(kernel.run(VERIFY)) == "unchanged"
+    [part] = kernel.on_node()["devices"]
+    assert (part["memory_limit_bytes"], part["guaranteed_memory_bytes"]) == (1 << 30, device["memory_bytes"])
+    with pytest.raises(a_server.refusal, match=r"Requested 0.5 GPU \(1.0 GiB\), but this node has"):
+        a_server.call("POST", "/api/kernels", {"name": "python3.gpu-0.5-1g"})
+    kernel.end()
+
+
+@pytest.mark.timeout(300)
 def test_a_ninth_waits_for_what_four_times_the_devices_cannot_hold(a_server: Any, eventually: Any) -> None:
     kernels = [a_server.start("python3.gpu-1") for _ in range(COUNT)]
     last = a_server.call("POST", "/api/kernels", {"name": "python3.gpu-0.5"})

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from jupyter_aliquot.gpu_hook.agent.devices.devices import call_in_thread
 from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
+from jupyter_aliquot.gpu_hook.placement.placement import Part
 from jupyter_aliquot.gpu_hook.protocol.codec import Enforcer as EnforcerWord
 from jupyter_aliquot.gpu_hook.waiting import within
 
@@ -38,9 +39,15 @@ class Enforcement:
     it is pending.
     """
 
-    def __init__(self, choice: Choice, kernels: Callable[[], Iterable[Kernel]]) -> None:
+    def __init__(
+        self,
+        choice: Choice,
+        kernels: Callable[[], Iterable[Kernel]],
+        within_devices: Callable[[Sequence[Part]], tuple[Part, ...]],
+    ) -> None:
         self._choice = choice
         self._kernels = kernels
+        self._within_devices = within_devices
         self._states: dict[str, str] = {}
         self._drifts: dict[str, int] = {}
         self._wanted = asyncio.Event()
@@ -84,7 +91,7 @@ class Enforcement:
         """Check every kernel once."""
         kernels = {kernel.kernel_id: kernel for kernel in self._kernels()}
         wanted = [
-            KernelLimits(kernel_id, kernel.reservation.parts, tuple(kernel.pids))
+            KernelLimits(kernel_id, self._within_devices(kernel.reservation.parts), tuple(kernel.pids))
             for kernel_id, kernel in kernels.items()
             if kernel.pids
         ]

@@ -123,7 +123,7 @@ class Evictions:
             asked.parts,
             asked.hundredths,
             asked.memory_limit,
-            is_burstable=asked.residency != "off",
+            residency=asked.residency,
             host=self._ledger.host_room(without=name),
         )
         if isinstance(placed, Refusal):

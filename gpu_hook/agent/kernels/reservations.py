@@ -154,7 +154,7 @@ class Reservations:
             asked.hundredths,
             asked.memory_limit,
             placement,
-            is_burstable=asked.residency != "off",
+            residency=asked.residency,
             host=self.ledger.host_room(),
         )
         reservation = replace(asked, parts=self._checked(parts, "refused", asked.kernel_id))
@@ -242,7 +242,7 @@ class Reservations:
             before.parts,
             hundredths,
             memory_limit,
-            is_burstable=asked.residency != "off",
+            residency=asked.residency,
             host=self.ledger.host_room(without=kernel_id),
         )
         parts = self._checked(parts, "resize_refused", kernel_id)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from jupyter_aliquot.gpu_hook.placement.host_memory import HostRoom, HostShortage, host_room
 from jupyter_aliquot.gpu_hook.placement.overcommit import MOST_RATIO, Oversubscription, Reserved, device_state
@@ -168,6 +168,18 @@ class Ledger:
 
     def is_lost(self, uuid: str) -> bool:
         return uuid in self._lost
+
+    def within_devices(self, parts: Sequence[Part]) -> tuple[Part, ...]:
+        """Return the parts as a driver can limit them: none has more than its device.
+
+        A kernel that pages may have a higher limit, which the hook holds.
+        """
+        return tuple(
+            replace(part, quota_bytes=min(part.quota_bytes, self._devices[part.uuid].memory_bytes))
+            if part.uuid in self._devices
+            else part
+            for part in parts
+        )
 
     def device_states(self, workload_class: str = "production", without: str = "") -> tuple[DeviceState, ...]:
         """Return a snapshot for ``placement.place``: what a request of this class may reserve.

@@ -156,7 +156,9 @@ def test_as_many_whole_kernels_start_as_the_ratio_says_and_never_more(
 
 
 @given(
-    sizes=st.lists(st.tuples(st.integers(1, 150), st.booleans(), st.booleans()), max_size=8),
+    sizes=st.lists(
+        st.tuples(st.integers(1, 150), st.booleans(), st.sampled_from(("vmm", "managed", "off"))), max_size=8
+    ),
     host=st.integers(0, 600),
     failures=st.sets(st.sampled_from("ab")),
     low=st.none() | st.floats(1, 8),
@@ -164,7 +166,7 @@ def test_as_many_whole_kernels_start_as_the_ratio_says_and_never_more(
 )
 @settings(max_examples=100, deadline=None)
 def test_agent_and_gateway_come_to_the_same_answer(
-    sizes: list[tuple[int, bool, bool]], host: int, failures: set[str], low: float | None, context: int
+    sizes: list[tuple[int, bool, str]], host: int, failures: set[str], low: float | None, context: int
 ) -> None:
     ledger = Ledger()
     ledger.contexts.note_measured({f"GPU-{name}": context * GRAIN for name in "ab"})
@@ -173,9 +175,9 @@ def test_agent_and_gateway_come_to_the_same_answer(
     options = LeaseSettings(low_ratio=low, host=HostBudget(amount=host * GRAIN))
     keeper = OvercommitKeeper(ledger, options, Copies(), lambda: None)
     keeper.note_checks({one.uuid: "it fails" if one.name in failures else "" for one in facts})
-    for number, (hundredths, is_production, is_burstable) in enumerate(sizes):
+    for number, (hundredths, is_production, residency) in enumerate(sizes):
         states = ledger.device_states("production" if is_production else "opportunistic")
-        parts = place(states, hundredths, is_burstable=is_burstable, host=ledger.host_room())
+        parts = place(states, hundredths, residency=residency, host=ledger.host_room())
         if not isinstance(parts, Refusal):
             ledger.reserve(str(number), parts, is_production=is_production)
     capacity = LedgerSnapshot(node=read_node(read_status(a_status(ledger, keeper)))).capacity()
@@ -220,26 +222,26 @@ class TestKept:
 
     RULE = Oversubscription(4.0, 4.0)
 
-    def free(self, reserved: Reserved, *, is_burstable: bool, hundredths: int) -> bool:
+    def free(self, reserved: Reserved, *, residency: str, hundredths: int) -> bool:
         state = device_state("GPU-a", 0, 100 * GRAIN, reserved, self.RULE)
-        return not isinstance(place([state], hundredths, is_burstable=is_burstable), Refusal)
+        return not isinstance(place([state], hundredths, residency=residency), Refusal)
 
     def test_nothing_that_needs_its_room_is_promised_beside_it(self) -> None:
         kept = Reserved().plus(Part("GPU-a", 0, 75, 75 * GRAIN, is_kept=True), is_production=True)
-        assert self.free(kept, is_burstable=True, hundredths=25)
-        assert not self.free(kept, is_burstable=True, hundredths=26), "it would never be on the GPU"
+        assert self.free(kept, residency="vmm", hundredths=25)
+        assert not self.free(kept, residency="vmm", hundredths=26), "it would never be on the GPU"
 
     def test_the_rest_of_the_device_is_overcommitted(self) -> None:
         reserved = Reserved().plus(Part("GPU-a", 0, 50, 50 * GRAIN, is_kept=True), is_production=True)
         for _ in range(4):
-            assert self.free(reserved, is_burstable=True, hundredths=50)
+            assert self.free(reserved, residency="vmm", hundredths=50)
             reserved = reserved.plus(Part("GPU-a", 0, 50, 50 * GRAIN), is_production=True)
-        assert not self.free(reserved, is_burstable=True, hundredths=1)
+        assert not self.free(reserved, residency="vmm", hundredths=1)
 
     def test_it_gets_only_what_no_other_kernel_was_promised(self) -> None:
         reserved = Reserved().plus(Part("GPU-a", 0, 60, 60 * GRAIN), is_production=True)
-        assert self.free(reserved, is_burstable=False, hundredths=40)
-        assert not self.free(reserved, is_burstable=False, hundredths=41)
+        assert self.free(reserved, residency="off", hundredths=40)
+        assert not self.free(reserved, residency="off", hundredths=41)
 
 
 @pytest.mark.parametrize(

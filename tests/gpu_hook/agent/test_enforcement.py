@@ -141,7 +141,7 @@ def test_a_fault_with_one_kernel_costs_the_others_nothing_and_is_shown() -> None
         )
 
     kernels = [cast(Kernel, kernel("bad")), cast(Kernel, kernel("good"))]
-    enforcement = Enforcement(Choice(Faulty(), ()), lambda: kernels)
+    enforcement = Enforcement(Choice(Faulty(), ()), lambda: kernels, tuple)
     asyncio.run(enforcement.hold())
     assert enforcement.state_of("good") == "holds"
     assert enforcement.state_of("bad").startswith("failed: a defect of the agent (ZeroDivisionError")

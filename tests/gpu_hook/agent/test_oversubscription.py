@@ -125,7 +125,7 @@ class TestOversubscription:
             st.integers(1, 250),
             st.none() | st.integers(GRAIN * 3, 2 * MEMORY),
             st.sampled_from(CLASSES),
-            st.booleans(),
+            st.sampled_from(("vmm", "managed", "off")),
         ),
         max_size=30,
     ),
@@ -135,18 +135,18 @@ def test_what_placement_answers_the_ledger_can_hold(ratios: tuple[float, float],
     ledger = Ledger(oversubscription=Oversubscription(*ratios))
     ledger.set_devices([A, B])
     held: dict[str, tuple[Part, ...]] = {}
-    for what, name, hundredths, limit, workload_class, is_burstable in steps:
+    for what, name, hundredths, limit, workload_class, residency in steps:
         is_production = workload_class == "production"
         if what == "release":
             assert ledger.release(name) == (held.pop(name, None) is not None)
         elif what == "reserve" and name not in held:
-            parts = place(ledger.device_states(workload_class), hundredths, limit, is_burstable=is_burstable)
+            parts = place(ledger.device_states(workload_class), hundredths, limit, residency=residency)
             if not isinstance(parts, Refusal):
                 ledger.reserve(name, parts, is_production=is_production)
                 held[name] = parts
         elif what == "resize" and name in held:
             states = ledger.device_states(workload_class, without=name)
-            parts = resize(states, held[name], hundredths, limit, is_burstable=is_burstable)
+            parts = resize(states, held[name], hundredths, limit, residency=residency)
             if not isinstance(parts, Refusal):
                 ledger.resize(name, parts, None, is_production=is_production)
                 assert [part.uuid for part in parts] == [part.uuid for part in held[name]]
