@@ -126,7 +126,7 @@ class BudgetCheck:
             if use.refuses:
                 raise LimitError(
                     f"Requested {request.gpus} GPU, but {_named(use)} has used {_hours_text(use.used)} of the "
-                    f"{use.budget.gpu_hours:g} GPU-hours of {_THIS[use.budget.period]} budget. It renews at "
+                    f"{use.budget.gpu_hours:g} GPU-hours of {_THIS[use.budget.period]} budget. It renews on "
                     f"{self._renews(use)}. Wait until then, or ask an administrator for more"
                 )
 
@@ -160,10 +160,11 @@ class BudgetCheck:
         # A user's name stays as it is written.
         told = told[0].upper() + told[1:] if use.kind == TEAM else told
         of = f"the {use.budget.gpu_hours:g} GPU-hours of {_THIS[use.budget.period]} budget"
-        return f"{told} has used {_hours_text(use.used)} of {of}, which renews at {self._renews(use)}"
+        return f"{told} has used {_hours_text(use.used)} of {of}, which renews on {self._renews(use)}"
 
     def _renews(self, use: BudgetUse) -> str:
-        return self._bounds_of(use.budget.period)[1]
+        """Return the day on which a budget's next period begins, in the time zone in which days are counted."""
+        return f"{self._bounds_of(use.budget.period)[1][:10]} ({self._calendar.name})"
 
     def _bounds_of(self, period: str) -> tuple[str, str]:
         """Return the first moment of the present period, and that of the next one."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -22,7 +22,9 @@ from .ranked_table import RankedTable
 from .tables import (
     DRIVER_NAMES,
     age_text,
+    clock_text,
     ended_table,
+    moment_of,
     plain_table,
     printable,
     queue_table,
@@ -183,22 +185,12 @@ def _name(kernel: Mapping[str, Any]) -> str:
 
 
 def _expected(moment: str | None, now: float) -> str:
-    """Return the expected start in local time, with its date if that is not today."""
     if moment is None:
         return ""
-    at, today = _time(moment).astimezone(), datetime.fromtimestamp(now).astimezone()
-    return (
-        f". Expected to start {at:at %H:%M}"
-        if at.date() == today.date()
-        else f". Expected to start {at:on %Y-%m-%d at %H:%M}"
-    )
+    return f". Expected to start at {clock_text(moment, datetime.fromtimestamp(now, timezone.utc))}"
 
 
 def _since(moment: str | None, now: float) -> str:
     if moment is None:
         return "–"
-    return age_text(now - _time(moment).timestamp())
-
-
-def _time(moment: str) -> datetime:
-    return datetime.fromisoformat(moment.replace("Z", "+00:00"))
+    return age_text(now - moment_of(moment).timestamp())

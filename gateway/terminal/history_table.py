@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -11,7 +10,7 @@ from rich.text import Text
 
 from jupyter_aliquot.provisioner.resources import Bytes
 
-from .tables import plain_table, printable, size_text
+from .tables import clock_text, plain_table, printable, size_text
 
 Report = Mapping[str, Any]
 _BARS = "▁▂▃▄▅▆▇█"
@@ -38,16 +37,11 @@ def history_table(report: Report) -> RenderableType:
         kernels.add_row(
             title, printable(kernel["owner"]), size, *cells, *_memory(kernel, kernel["figures"]["used_bytes"])
         )
-    parts: list[RenderableType] = [Text(f"the last {report['range']}, until {local_time(report['end'])}"), devices]
+    parts: list[RenderableType] = [Text(f"the last {report['range']}, until {clock_text(report['end'])}"), devices]
     parts.append(kernels if report["kernels"] else Text("no kernel held a GPU"))
     if report["omitted"]:
         parts.append(Text(f"{report['omitted']} more, which used less"))
     return Group(*parts)
-
-
-def local_time(moment: str) -> str:
-    """A moment of a report (ISO 8601, UTC) by this machine's clock: ``2026-11-23 14:05 CET``."""
-    return datetime.fromisoformat(moment.replace("Z", "+00:00")).astimezone().strftime("%Y-%m-%d %H:%M %Z").rstrip()
 
 
 def gpu_seconds(kernel: Report) -> float | None:

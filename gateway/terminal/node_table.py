@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from .tables import plain_table, printable
+from .tables import clock_text, plain_table, printable
 
 _STATES = {"stays": "stays", "leaving": "is leaving", "runs": "runs", "evicted": "swapped out"}
 
@@ -39,7 +39,7 @@ def cordon_lines(name: str, cordon: Mapping[str, Any] | None) -> list[str]:
     what = "drained: its kernels are swapped out, and none starts there" if cordon["draining"] else "cordoned: nothing"
     what = what if cordon["draining"] else f"{what} new starts there"
     why = f" ({cordon['reason']})" if cordon["reason"] else ""
-    return [printable(f"{_named(name)} is {what}, since {cordon['since']}{why}")]
+    return [printable(f"{_named(name)} is {what}, since {clock_text(cordon['since'])}{why}")]
 
 
 def _named(name: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from .tables import age_text, plain_table, printable, size_text
+from .tables import age_text, clock_text, moment_of, plain_table, printable, size_text
 
 Report = Mapping[str, Any]
 _NOTHING = "–"
@@ -60,7 +60,7 @@ def queue_table(report: Report, now: datetime) -> RenderableType:
     columns = ("position", "kernel", "owner", "team", "size", "for", "waits", "starts", "reason")
     table = plain_table(*columns, drop_first=("starts", "team", "owner"), wrapped=("reason",))
     for one in report["requests"]:
-        since = datetime.fromisoformat(one["since"].replace("Z", "+00:00"))
+        since = moment_of(one["since"])
         table.add_row(
             f"{one['position']} of {report['length']}",
             printable(one["label"] or one["kernel_id"][:8]),
@@ -69,20 +69,20 @@ def queue_table(report: Report, now: datetime) -> RenderableType:
             size_text(round(100 * one["gpus"]), one["priority"]),
             _KINDS.get(one["kind"], one["kind"]),
             age_text(max(0.0, (now - since).total_seconds())),
-            one["expected_start"] or _predicted(one["predicted_start"], now),
+            _starts(one, now),
             printable(one["reason"]),
         )
     return Group(table)
 
 
-def _predicted(told: Mapping[str, str] | None, now: datetime) -> str:
-    """Return between which minutes from now the request probably starts."""
+def _starts(request: Report, now: datetime) -> str:
+    """Return the announced start, or else between which minutes from now the request probably starts."""
+    told: Mapping[str, str] | None = request["predicted_start"]
+    if request["expected_start"]:
+        return f"at {clock_text(request['expected_start'], now)}"
     if told is None:
         return _NOTHING
-    low, high = (
-        max(0.0, (datetime.fromisoformat(told[name].replace("Z", "+00:00")) - now).total_seconds() / 60)
-        for name in ("earliest", "latest")
-    )
+    low, high = (max(0.0, (moment_of(told[name]) - now).total_seconds() / 60) for name in ("earliest", "latest"))
     return f"in {math.floor(low)}–{max(1, math.ceil(high))} min"
 
 

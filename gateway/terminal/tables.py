@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from datetime import datetime, timezone
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
@@ -212,6 +213,18 @@ def age_text(seconds: float) -> str:
         if seconds >= length:
             return f"{int(seconds // length)} {unit}"
     return f"{max(0, int(seconds))} s"
+
+
+def clock_text(moment: str, now: datetime | None = None) -> str:
+    """Return a moment of a report by this machine's clock: ``14:05`` today, else ``2026-11-23 14:05``."""
+    at = moment_of(moment).astimezone()
+    today = (now or datetime.now(timezone.utc)).astimezone().date()
+    return f"{at:%H:%M}" if at.date() == today else f"{at:%Y-%m-%d %H:%M}"
+
+
+def moment_of(text: str) -> datetime:
+    """Return the moment of a report's text (ISO 8601). Python 3.10 does not read the ``Z`` of UTC."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def short_ids(ids: Sequence[str], least: int = 8) -> dict[str, str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timezone
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from .ranked_table import RankedTable
-from .tables import printable
+from .tables import moment_of, printable
 
 Report = Mapping[str, Any]
 _HOURS = ("working", "idle", "swapped out", "waiting", "charged")
@@ -22,7 +23,7 @@ _CHARGED = {
 _STYLES = {"warning": "yellow", "exceeded": "red"}
 
 
-def usage_table(report: Report) -> RenderableType:
+def usage_table(report: Report, now: datetime | None = None) -> RenderableType:
     """Make a table of GPU-hours, the sum below it, and a table of budgets."""
     by = list(report["by"])
     table = RankedTable((*by, *_HOURS), ("waiting", "swapped out"), _HOURS)
@@ -32,11 +33,18 @@ def usage_table(report: Report) -> RenderableType:
         table.add_row(*(["all", *[""] * len(by)][: len(by)]), *_cells(report["total"]))
     title = f"GPU-hours, {report['month'] or _days(report)} ({report['time_zone']})"
     parts: list[RenderableType] = [Text(title)]
-    parts.append(table if report["rows"] else Text("no GPU time was counted"))
+    parts.append(table if report["rows"] else Text(_none_counted(report, now or datetime.now(timezone.utc))))
     parts.append(Text(f"charged: {_CHARGED[report['charge_by']]}"))
     if report["budgets"]:
         parts += [Text(""), _budgets(report)]
     return Group(*parts)
+
+
+def _none_counted(report: Report, now: datetime) -> str:
+    """Return why there is no row."""
+    if moment_of(report["start"]) > now:
+        return f"{report['month'] or 'this time'} has not begun: no GPU time is counted yet"
+    return "no GPU time was counted"
 
 
 def _budgets(report: Report) -> RenderableType:

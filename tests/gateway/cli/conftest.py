@@ -38,6 +38,16 @@ def an_environment(a_runtime_folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture
+def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let this machine's clock be that of UTC."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.fixture
 def run_aliquot(an_environment: dict[str, str]) -> RunAliquot:
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return warm_start.run(

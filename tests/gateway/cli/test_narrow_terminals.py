@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from jupyter_aliquot.gateway.terminal.history_table import local_time
+from jupyter_aliquot.gateway.terminal.node_table import cordon_lines
 from jupyter_aliquot.gateway.terminal.ranked_table import RankedTable
-from jupyter_aliquot.gateway.terminal.tables import ended_table, queue_table, short_ids, status_view
+from jupyter_aliquot.gateway.terminal.tables import clock_text, ended_table, queue_table, short_ids, status_view
 from jupyter_aliquot.gpu_hook.client.client import read_status
 from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 
@@ -114,7 +114,13 @@ def test_short_ids_are_as_long_as_it_takes_to_tell_kernels_apart() -> None:
     assert short_ids(["k", "k"]) == {"k": "k"}
 
 
-def test_history_ends_at_a_time_of_this_machines_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    moment = datetime(2026, 11, 23, 12, 30, tzinfo=timezone.utc)
-    want = moment.astimezone().strftime("%Y-%m-%d %H:%M")
-    assert local_time("2026-11-23T12:30:00Z").startswith(want)
+@pytest.mark.usefixtures("in_utc")
+def test_all_tables_tell_times_in_one_form() -> None:
+    """A time of today has no date; each is that of this machine's clock."""
+    now = datetime(2026, 11, 23, 14, 0, tzinfo=timezone.utc)
+    assert clock_text("2026-11-23T12:30:00Z", now) == "12:30"
+    assert clock_text("2026-11-22T23:59:00+00:00", now) == "2026-11-22 23:59"
+    cordon = {"draining": False, "reason": "new driver", "since": "2026-11-22T12:30:00.123Z"}
+    assert cordon_lines("gpu-1", cordon) == [
+        "node gpu-1 is cordoned: nothing new starts there, since 2026-11-22 12:30 (new driver)"
+    ]

@@ -18,10 +18,12 @@ PREDICTED = {"earliest": "2026-11-29T12:03:30.000Z", "latest": "2026-11-29T12:07
     ("expected", "predicted", "want"),
     [
         (None, PREDICTED, "in 3–8 min"),
-        ("2026-11-29T13:00:00.000Z", PREDICTED, "2026-11-29T13:00:00.000Z"),
+        ("2026-11-29T13:00:00.000Z", PREDICTED, "at 13:00"),
+        ("2026-11-30T13:00:00.000Z", PREDICTED, "at 2026-11-30 13:00"),
         (None, {"earliest": "2026-11-29T11:00:00.000Z", "latest": "2026-11-29T11:30:00.000Z"}, "in 0–1 min"),
     ],
 )
+@pytest.mark.usefixtures("in_utc")
 def test_an_announced_start_is_shown_and_else_the_predicted_one(expected: Any, predicted: Any, want: str) -> None:
     request = {
         "position": 1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import Any
 
 from rich.console import Console
@@ -44,9 +45,12 @@ REPORT = {
 }
 
 
+NOW = datetime(2026, 11, 30, tzinfo=timezone.utc)
+
+
 def drawn(report: dict[str, Any], width: int = 150) -> str:
     screen = Console(width=width, record=True)
-    screen.print(usage_table(report))
+    screen.print(usage_table(report, NOW))
     return screen.export_text()
 
 
@@ -69,6 +73,12 @@ def test_without_rows_and_budgets_it_says_so() -> None:
     assert "no GPU time was counted" in text
     assert "2026-11-01 until 2026-12-01" in text
     assert "charged: the GPU time used" in text
+
+
+def test_a_month_in_the_future_is_told_as_one() -> None:
+    december = {**REPORT, "month": "2026-12", "start": "2026-12-01T00:00:00Z", "rows": []}
+    assert "2026-12 has not begun: no GPU time is counted yet" in drawn(december)
+    assert "no GPU time was counted" in drawn({**december, "start": "2026-11-30T00:00:00+01:00"})
 
 
 def test_without_a_gateway_it_says_so(run_aliquot: RunAliquot) -> None:

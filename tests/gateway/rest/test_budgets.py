@@ -60,7 +60,7 @@ async def test_a_budget_that_is_used_up_refuses_starts_and_dry_runs_and_is_seen(
     await spend(ask, an_agent)
     refused = await ask("alice", "POST", "api/kernels", body={"name": "light.gpu-0.25"})
     assert refused.status == 403
-    assert "alice has used 0.0003 of the 0.0001 GPU-hours of today's budget. It renews at" in refused.json["message"]
+    assert "alice has used 0.0003 of the 0.0001 GPU-hours of today's budget. It renews on" in refused.json["message"]
     dry = await ask("alice", "GET", "aliquot/api/v1/dry-run", params={"gpus": "0.25"})
     assert dry.json["outcome"] == "never"
     assert "GPU-hours of today's budget" in dry.json["message"]
