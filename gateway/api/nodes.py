@@ -26,7 +26,9 @@ class NodesHandler(AliquotHandler):
     async def get(self) -> None:
         snapshot = self.sources.snapshot(self.requester)
         report: Nodes = {
-            "nodes": nodes_report(snapshot.nodes, self.requester.name, snapshot.memo, snapshot.cordons),
+            "nodes": nodes_report(
+                snapshot.nodes, self.requester.name, snapshot.memo, snapshot.cordons, snapshot.ledger.team_overcommit
+            ),
             "cordon": cordon_report(snapshot.ledger.cordon),
         }
         self.answer(report)

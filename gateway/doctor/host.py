@@ -15,6 +15,7 @@ from pathlib import Path
 
 from jupyter_aliquot.gateway.base.sockets import peer_words
 from jupyter_aliquot.gateway.base.version import installed_version
+from jupyter_aliquot.gateway.terminal.gateway_tables import lowered_by_teams, overcommit_lines
 from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, NoGatewayHere, OwnGateway
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
 from jupyter_aliquot.gpu_hook.paths import (
@@ -142,10 +143,13 @@ def check_gateway() -> list[Finding]:
         return [_unanswered("gateway", path, "no gateway answers")]
     running = Finding("gateway", OK, f"{peer}, at {path}")
     try:
-        told = OwnGateway.find(find_runtime_dir()).ask("status", seconds=_STATUS_SECONDS)["node"]["message"]
+        status = OwnGateway.find(find_runtime_dir()).ask("status", seconds=_STATUS_SECONDS)
+        told, lines = status["node"]["message"], overcommit_lines(lowered_by_teams(status["devices"]))
     except (NoGatewayHere, GatewayRefusal, KeyError, TypeError):
         return [running]  # another user's, or one with users: its own status tells
-    return [running, Finding("gateway", WARN, f"it says: {told}", "do what it says")] if told else [running]
+    lowered = [Finding("gateway", OK, line) for line in lines]
+    says = [Finding("gateway", WARN, f"it says: {told}", "do what it says")] if told else []
+    return [running, *says, *lowered]
 
 
 def _of_the_machine(door: RuntimeDir) -> Finding:

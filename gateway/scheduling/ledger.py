@@ -334,6 +334,11 @@ class LedgerSnapshot:
                 found[part.uuid] = (*found.get(part.uuid, ()), held.overcommit)
         return found
 
+    @cached_property
+    def team_overcommit(self) -> Mapping[str, float]:
+        """Return the overcommit of each device, by uuid, that a team of its kernels lowers."""
+        return {uuid: min(ratios) for uuid, ratios in self._lowered().items()}
+
     def held(self, holding: Holding) -> Held:
         """Return the parts of a grant, and how far its team lets their devices be overcommitted."""
         held = held_of(holding.grant)

@@ -5,12 +5,18 @@ One pass over the kernels serves all devices. A report names no other user.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from jupyter_aliquot.gateway.reports.status import Device
 from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus, KernelDeviceStatus, NodeStatus
 
 from .compute import control_report
+
+# Begins the reason of a device's overcommit that a team lowers. The agent knows no teams.
+A_TEAM_THERE = "a team whose kernels are there"
+NOT_LOWERED: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass
@@ -47,13 +53,27 @@ class DeviceSums:
                     self._all[part.uuid].add(part)
                     self._owners.setdefault((kernel.owner, part.uuid), _Sums()).add(part)
 
-    def reports(self, name: str) -> list[Device]:
-        """Return all devices of the node. ``name``: the user whose kernels count as "mine"."""
+    def reports(self, name: str, of_teams: Mapping[str, float] = NOT_LOWERED) -> list[Device]:
+        """Return all devices of the node.
+
+        ``name``: the user whose kernels count as "mine". ``of_teams``: the overcommit of devices, by
+        uuid, that teams lower.
+        """
         nothing, of_node = _Sums(), self._status.oversubscription
-        return [
-            _device(device, of_node, self._all[device.uuid], self._owners.get((name, device.uuid), nothing))
-            for device in self._status.devices
-        ]
+        found = []
+        for device in self._status.devices:
+            mine = self._owners.get((name, device.uuid), nothing)
+            report = _device(device, of_node, self._all[device.uuid], mine)
+            _lower(report, of_teams.get(device.uuid))
+            found.append(report)
+        return found
+
+
+def _lower(report: Device, of_team: float | None) -> None:
+    """Lower a device's overcommit to what a team allows, and say so."""
+    if of_team is not None and of_team < report["overcommit"]:
+        report["overcommit"] = of_team
+        report["overcommit_reason"] = f"{A_TEAM_THERE} has overcommit {of_team:g} in the quota file"
 
 
 def _device(device: DeviceStatus, of_node: float, of_kernels: _Sums, mine: _Sums) -> Device:

@@ -168,8 +168,10 @@ def _without_kernels(snapshot: StatusSnapshot, who: User) -> Status:
             "invitations": snapshot.invitations_of(who),
         },
         "node": node_report(snapshot),
-        "nodes": nodes_report(snapshot.nodes, who.name, snapshot.memo, snapshot.cordons),
-        "devices": snapshot.memo.devices(status).reports(who.name) if status else [],
+        "nodes": nodes_report(
+            snapshot.nodes, who.name, snapshot.memo, snapshot.cordons, snapshot.ledger.team_overcommit
+        ),
+        "devices": snapshot.memo.devices(status).reports(who.name, snapshot.ledger.team_overcommit) if status else [],
         "queue": {"length": snapshot.queue_length},
         "kernels": [],
     }

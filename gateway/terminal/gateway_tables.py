@@ -14,6 +14,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from jupyter_aliquot.gateway.status.compute import percent_text, slowdown_text
+from jupyter_aliquot.gateway.status.devices import A_TEAM_THERE
 from jupyter_aliquot.gateway.status.residency import state_text
 from jupyter_aliquot.provisioner.resources import Bytes
 
@@ -45,6 +46,7 @@ def gateway_view(report: Mapping[str, Any], url: str) -> RenderableType:
     parts += [Text(printable(node["message"]), style="red")] if node["message"] else []
     parts += [Text(line, style="red") for line in cordon_lines(node["name"], node.get("cordon"))]
     parts.append(_devices_table(report["devices"]))
+    parts += [Text(line) for line in overcommit_lines(report["devices"])]
     parts += nodes_lines(report.get("nodes", ()))
     holders = [kernel for kernel in kernels if kernel["devices"] and kernel["state"] != "ended"]
     parts.append(_kernels_table(holders) if holders else Text("No kernel holds a GPU."))
@@ -73,6 +75,20 @@ def nodes_lines(nodes: Iterable[Mapping[str, Any]]) -> list[RenderableType]:
             )
         messages += [Text(line, style="red") for line in cordon_lines(str(node["name"]), node.get("cordon"))]
     return [] if is_empty else [table, *messages]
+
+
+def overcommit_lines(devices: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return how far each device is overcommitted that something limits, and what that is."""
+    return [
+        printable(f"gpu{one['index']}: overcommit: {one['overcommit']:g} times its memory; {one['overcommit_reason']}")
+        for one in devices
+        if one.get("overcommit_reason")
+    ]
+
+
+def lowered_by_teams(devices: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the devices whose overcommit a team lowers: their agent cannot tell it."""
+    return [one for one in devices if str(one.get("overcommit_reason") or "").startswith(A_TEAM_THERE)]
 
 
 def _devices_table(devices: Iterable[Mapping[str, Any]]) -> RankedTable:

@@ -6,6 +6,7 @@ Needs no gateway, no token and no browser.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +21,9 @@ from jupyter_aliquot.gateway.terminal.gateway_tables import (
     ended_kernels,
     ended_rows,
     gateway_view,
+    lowered_by_teams,
     nodes_lines,
+    overcommit_lines,
     queue_rows,
     waiting_kernels,
 )
@@ -90,9 +93,10 @@ class StatusCommand(Command):
             return _view_elsewhere(gateways, str(error))
         kernels = known_to_gateway(gateways)
         ended = ended_kernels(kernels or ())
-        nodes, cordon = ([], None) if kernels is None else nodes_of(gateways)
+        nodes, cordon, lowered = ([], None, []) if kernels is None else nodes_of(gateways)
         return Group(
             status_view(status, None if kernels is None else queue_rows(waiting_kernels(kernels))),
+            *(Text(line) for line in overcommit_lines(lowered)),
             *(Text(line, style="red") for line in cordon_lines(status.node, cordon)),
             *nodes_lines(nodes),
             *(Text(line, style="red") for line in doubt_lines(doubtful_kernels(kernels or ()))),
@@ -108,7 +112,7 @@ class StatusCommand(Command):
             there = f". Read {gateways.elsewhere[-1].url}aliquot/api/v1/status instead" if gateways.elsewhere else ""
             raise CommandError(f"{error}{there}") from None
         kernels = known_to_gateway(gateways)
-        nodes, cordon = (None, None) if kernels is None else nodes_of(gateways)
+        nodes, cordon, lowered = (None, None, []) if kernels is None else nodes_of(gateways)
         return {
             **{name: value for name, value in answer.items() if name not in {"id", "ok"}},
             "queue": None if kernels is None else waiting_kernels(kernels),
@@ -116,6 +120,9 @@ class StatusCommand(Command):
             "ended": ended_kernels(kernels or ()),
             "nodes": nodes,
             "cordon": cordon,
+            "lowered_by_teams": [
+                {name: one[name] for name in ("uuid", "index", "overcommit", "overcommit_reason")} for one in lowered
+            ],
         }
 
     def _asked_of_agent(self) -> _Answer:
@@ -132,16 +139,16 @@ def known_to_gateway(gateways: Gateways) -> list[_Answer] | None:
     return kernels
 
 
-def nodes_of(gateways: Gateways) -> tuple[list[_Answer], _Answer | None]:
-    """Return the gateway's nodes on other machines, and the cordon of its own node.
+def nodes_of(gateways: Gateways) -> tuple[list[_Answer], _Answer | None, Sequence[Mapping[str, Any]]]:
+    """Return the gateway's nodes on other machines, and of its own node the cordon and the devices that teams limit.
 
-    An earlier gateway knows neither.
+    An earlier gateway knows none of it.
     """
     try:
-        answer = gateways.ask("nodes", _ANSWER_SECONDS)[1]
-        return answer["nodes"], answer.get("cordon")
+        answer = gateways.ask("status", _ANSWER_SECONDS)[1]
+        return answer["nodes"], answer["node"].get("cordon"), lowered_by_teams(answer["devices"])
     except (NoGatewayHere, GatewayRefusal, KeyError, TypeError):
-        return [], None
+        return [], None, []
 
 
 def _view_elsewhere(gateways: Gateways, problem: str) -> RenderableType:

@@ -6,16 +6,22 @@ from dataclasses import replace
 
 import pytest
 
+from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.scheduling.dry_run import Candidate, Outcome, QueueState, dry_run
 from jupyter_aliquot.gateway.scheduling.ledger import Device, Holding, KernelRef, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.planner import Pending, plan
 from jupyter_aliquot.gateway.scheduling.resize import held_of, quota_of
 from jupyter_aliquot.gateway.scheduling.wait_reason import WaitCode
+from jupyter_aliquot.gateway.status.report import StatusSnapshot, status_report
 from jupyter_aliquot.gateway.teams.reading import read_quotas
+from jupyter_aliquot.gateway.terminal.gateway_tables import lowered_by_teams, overcommit_lines
+from jupyter_aliquot.gpu_hook.client.client import read_status
 from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request, WorkloadClass
 
 GIB = 1 << 30
+ADA = User("ada", "user")
 TEAMS = """
 teams:
   exam: {users: [eve], overcommit: 1}
@@ -75,6 +81,25 @@ def test_a_device_is_shared_again_once_the_kernel_of_that_team_has_ended() -> No
     assert plan(held, [asks("x", "ann", 100)], 1.0).admissions == ()
     planned = plan(held.without("k"), [asks(f"k{at}", "ann", 100) for at in range(4)], 1.0)
     assert len(planned.admissions) == 4
+
+
+def test_status_tells_how_far_teams_let_a_device_be_shared() -> None:
+    snapshot = runs(a_node(devices=3), "k", "dan", 100)  # of GPU-0
+    snapshot = runs(snapshot, "x", "eve", 100)
+    device = {"name": "Stub", "memory_bytes": 8 * GIB, "reserved_bytes": 0, "reserved_hundredths": 0, "used_bytes": 0}
+    device |= {"charged_bytes": 0, "utilization_percent": 0, "temperature_celsius": None, "power_watts": None}
+    devices = [{**device, "index": at, "uuid": f"GPU-{at}", "lost": False} for at in range(3)]
+    told = {"node": "n", "driver": "softgpu", "enforcer": "hook", "connections": 1, "devices": devices, "kernels": []}
+    agent = read_status({**told, "oversubscription": 4.0})
+    [dense, exam, free] = status_report(StatusSnapshot("", node=NodeView(agent), ledger=snapshot), ADA)["devices"]
+    assert (dense["overcommit"], exam["overcommit"], free["overcommit"]) == (2, 1, 4)
+    assert exam["overcommit_reason"] == "a team whose kernels are there has overcommit 1 in the quota file"
+    assert free["overcommit_reason"] is None
+    shown = overcommit_lines(lowered_by_teams([dense, exam, free]))
+    assert [line.split("; ")[0] for line in shown] == [
+        "gpu0: overcommit: 2 times its memory",
+        "gpu1: overcommit: 1 times its memory",
+    ]
 
 
 def test_a_kernel_that_leaves_takes_its_teams_limit_with_it() -> None:

@@ -18,6 +18,7 @@ from second_account import ANOTHER, as_another
 
 from jupyter_aliquot.gateway.doctor import host as doctor_host, jupyter as doctor_jupyter, node as doctor_node
 from jupyter_aliquot.gateway.doctor.runner import FAIL, OK, WARN, Finding, all_well, examine
+from jupyter_aliquot.gateway.status.devices import A_TEAM_THERE
 from jupyter_aliquot.gpu_hook import paths
 from jupyter_aliquot.gpu_hook.client.agent_process import find_agent
 from jupyter_aliquot.gpu_hook.client.client import AgentUnreachable, query
@@ -166,12 +167,14 @@ def test_a_gateway_that_listens_is_named_with_its_owner(the_folder: RuntimeDir) 
     assert f"pid {os.getpid()} of " in found.found
 
 
-def test_what_a_gateway_says_of_itself_is_a_warning(
+def test_doctor_tells_what_a_gateway_says_of_itself_and_of_teams(
     the_folder: RuntimeDir, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     class Gateway(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            text = json.dumps({"node": {"message": "The node agent that runs has --overcommit 1"}}).encode()
+            lowered = {"index": 0, "overcommit": 1.5, "overcommit_reason": f"{A_TEAM_THERE} has overcommit 1.5"}
+            node = {"message": "The node agent that runs has --overcommit 1"}
+            text = json.dumps({"node": node, "devices": [lowered, {**lowered, "overcommit_reason": None}]}).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
@@ -189,11 +192,12 @@ def test_what_a_gateway_says_of_itself_is_a_warning(
         address = {"url": f"http://127.0.0.1:{server.server_port}/", "token": "t"}
         (tmp_path / f"jpserver-{os.getpid()}.json").write_text(json.dumps(address))
         try:
-            running, told = doctor_host.check_gateway()
+            running, told, shared = doctor_host.check_gateway()
         finally:
             server.shutdown()
     assert (running.state, told.state) == (OK, WARN)
     assert "has --overcommit 1" in told.found
+    assert shared.found == f"gpu0: overcommit: 1.5 times its memory; {A_TEAM_THERE} has overcommit 1.5"
 
 
 def test_missing_hook_libraries_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
