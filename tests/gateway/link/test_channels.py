@@ -40,7 +40,8 @@ async def test_a_websocket_does_all_that_it_does_without_a_relay(a_house: House,
 async def check_cells(browser: Browser) -> None:
     seen = await browser.execute("print('out'); import sys; print('err', file=sys.stderr); 6 * 7")
     assert [m.type for m in seen if m.channel == "shell"] == ["execute_reply"]
-    assert sorted(m.content["text"] for m in seen if m.type == "stream") == ["err\n", "out\n"]
+    for name, text in (("stdout", "out\n"), ("stderr", "err\n")):
+        assert "".join(m.content["text"] for m in seen if m.type == "stream" and m.content["name"] == name) == text
     [result] = [m for m in seen if m.type == "execute_result"]
     assert result.content["data"]["text/plain"] == "42"
     seen = await browser.execute("1 / 0")

@@ -142,8 +142,9 @@ def test_who_waited_waits_in_the_same_order(scene: Scene, eventually: Callable[.
     eventually(lambda: [position(scene.gateway, kernel_id) for kernel_id in line] == [1, 2])
 
 
-def test_what_ended_meanwhile_stays_ended_with_its_reason(scene: Scene) -> None:
-    crash, leave = (scene.gateway.ended(scene.kernels[name]) for name in ("crasher", "leaver"))
+def test_what_ended_meanwhile_stays_ended_with_its_reason(scene: Scene, eventually: Callable[..., Any]) -> None:
+    crash = eventually(lambda: scene.gateway.ended(scene.kernels["crasher"]))
+    leave = eventually(lambda: scene.gateway.ended(scene.kernels["leaver"]))
     assert crash["code"] == "crash"
     assert "segmentation fault" in crash["message"]
     assert leave["code"] in ("crash", "exited")
