@@ -6,6 +6,7 @@ files of the GPUs that Aliquot holds there.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from jupyter_aliquot.provisioner.errors import RequestError
@@ -17,12 +18,14 @@ from .settings import Cluster, PodPlan, Volume
 
 KERNEL_CONTAINER, RELAY_CONTAINER = "kernel", "relay"
 CONNECTION_PATH, KEYS_PATH = "/run/aliquot/connection", "/run/aliquot/keys"
+# The kernel gets this file of the Secret, so that it starts while the sidecar does.
+CONNECTION_KEY = "connection.json"
+CONNECTION_FILE = f"/run/aliquot/kernel/{CONNECTION_KEY}"
 # The sidecar listens at the pod's own address alone.
 ADDRESS_VARIABLE = "ALIQUOT_POD_IP"
-_CONNECTION, _KEYS, _TMP = "aliquot-connection", "aliquot-keys", "aliquot-tmp"
-_TAKEN = (_CONNECTION, _KEYS, _TMP)
+_CONNECTION, _FILE, _KEYS, _TMP = "aliquot-connection", "aliquot-kernel", "aliquot-keys", "aliquot-tmp"
+_TAKEN = (_CONNECTION, _FILE, _KEYS, _TMP)
 _RELAY_RESOURCES = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
-_PROBE = {"periodSeconds": 1, "failureThreshold": 60}
 _OF_THE_PLUGIN = ("ALIQUOT_KERNEL_DIR", "ALIQUOT_REAL_CUDA", "ALIQUOT_REAL_NVML")
 # CUDA's base images set it to "all", and NVIDIA's legacy runtime would obey.
 _NO_DEVICES = {"NVIDIA_VISIBLE_DEVICES": "void"}
@@ -74,7 +77,10 @@ def kernel_pod(cluster: Cluster, record: KernelRecord, plan: PodPlan) -> Manifes
 
 
 def _relay(cluster: Cluster) -> Manifest:
-    """Return the sidecar: it starts before the kernel, and ends after it (``restartPolicy: Always``)."""
+    """Return the sidecar, which ends after the kernel (``restartPolicy: Always``).
+
+    It has no probe: the kubelet would start the kernel only after the next look at the port.
+    """
     return {
         "name": RELAY_CONTAINER,
         "image": cluster.relay_image,
@@ -82,7 +88,6 @@ def _relay(cluster: Cluster) -> Manifest:
         "args": ["--connection", CONNECTION_PATH, "--keys", KEYS_PATH, "--port", str(cluster.relay_port)],
         "env": [{"name": ADDRESS_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
         "ports": [{"name": "relay", "containerPort": cluster.relay_port, "protocol": "TCP"}],
-        "startupProbe": {"tcpSocket": {"port": "relay"}, **_PROBE},
         "resources": {name: dict(amounts) for name, amounts in _RELAY_RESOURCES.items()},
         "securityContext": container_security(),
         "volumeMounts": [
@@ -106,6 +111,7 @@ def _kernel(cluster: Cluster, plan: PodPlan) -> Manifest:
         "securityContext": container_security(),
         "volumeMounts": [
             {"name": _CONNECTION, "mountPath": CONNECTION_PATH},
+            {"name": _FILE, "mountPath": os.path.dirname(CONNECTION_FILE), "readOnly": True},
             {"name": _TMP, "mountPath": "/tmp"},
             *(_mount(volume) for volume in plan.volumes),
         ],
@@ -134,9 +140,11 @@ def _volumes(name: str, plan: PodPlan) -> list[Manifest]:
             )
         # One volume may be mounted at several paths.
         known[volume.name] = {"name": volume.name, **volume.source}
+    secret = {"secretName": name, "defaultMode": 0o440}
     return [
         {"name": _CONNECTION, "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
-        {"name": _KEYS, "secret": {"secretName": name, "defaultMode": 0o440}},
+        {"name": _FILE, "secret": {**secret, "items": [{"key": CONNECTION_KEY, "path": CONNECTION_KEY}]}},
+        {"name": _KEYS, "secret": secret},
         {"name": _TMP, "emptyDir": {}},
         *known.values(),
     ]

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import base64
+import json
 
-from .kernel_pod import kernel_pod_name
+from .kernel_pod import CONNECTION_KEY, CONNECTION_PATH, kernel_pod_name
 from .objects import Manifest, metadata
 from .record import KernelRecord, kernel_labels
 from .settings import Cluster, RelayKeys
 
+SCHEME = "hmac-sha256"
+# The numbers of shell, iopub, stdin, heartbeat and control in a connection file over ipc.
+_PORTS = {"shell_port": 1, "iopub_port": 2, "stdin_port": 3, "hb_port": 4, "control_port": 5}
+
+
+def connection_file(key: str) -> str:
+    """Return the connection file of the kernel in a pod. ipykernel writes none that says the same."""
+    place = {"transport": "ipc", "ip": f"{CONNECTION_PATH}/s", "kernel_name": ""}
+    return json.dumps({**_PORTS, **place, "key": key, "signature_scheme": SCHEME})
+
 
 def relay_secret(cluster: Cluster, record: KernelRecord, keys: RelayKeys) -> Manifest:
-    """Return the Secret that the relay's sidecar mounts; the kernel's container does not."""
+    """Return the Secret that the relay's sidecar mounts; the kernel's container gets its connection file alone."""
     data = {
         "token": keys.token.encode(),
         "connection-key": keys.connection_key.encode(),
+        CONNECTION_KEY: connection_file(keys.connection_key).encode(),
         "tls.crt": keys.certificate,
         "tls.key": keys.private_key,
     }

@@ -175,6 +175,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     api: ApiDouble
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # as a real one
 
     def log_message(self, format: str, *args: Any) -> None:
         """Called by the base class for each request."""

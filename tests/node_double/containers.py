@@ -1,7 +1,8 @@
 """A container as a process: its command, environment and folders, from the pod and the plugins' answers.
 
 There is no mount namespace, which needs privileges. A path in a container's mount that stands in
-its command, environment or working folder is replaced by the folder's path; /tmp is TMPDIR.
+its command, environment or working folder is replaced by the folder's path; /tmp is TMPDIR. So is one of an
+empty folder in a file of a Secret or ConfigMap.
 """
 
 from __future__ import annotations

@@ -146,9 +146,23 @@ class PodRun(threading.Thread):
             found = self._api.call("GET", f"/api/v1/namespaces/{self.facts.namespace}/{plural}/{name}")
         except Refused:
             return None
-        for key, value in (found.get("data") or {}).items():
-            (folder / key).write_bytes(base64.b64decode(value) if kind == "secret" else value.encode())
+        data = found.get("data") or {}
+        items = source.get("items") or [{"key": key, "path": key} for key in data]
+        for item in items:
+            value = data[item["key"]]
+            text = base64.b64decode(value) if kind == "secret" else value.encode()
+            (folder / item["path"]).write_bytes(self._with_folders(text))
         return folder
+
+    def _with_folders(self, text: bytes) -> bytes:
+        """Return a file's text with the paths of the pod's empty folders as they are on the host."""
+        empty = {one["name"] for one in self.pod["spec"]["volumes"] if "emptyDir" in one}
+        for container in self.pod["spec"]["containers"]:
+            for mount in container.get("volumeMounts") or ():
+                if mount["name"] in empty and mount["mountPath"] != "/tmp":
+                    folder = self.folder / "volumes" / mount["name"]
+                    text = text.replace(mount["mountPath"].encode(), os.fsencode(folder))
+        return text
 
     def _run_until(self, told: Object, container: Container, is_sidecar: bool) -> bool:
         """Run an init container to its end, or a sidecar to its start. Return whether the pod goes on."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from jupyter_aliquot.provisioner.containers.plan import ContainerPlan, Pull
 from jupyter_aliquot.provisioner.errors import LaunchError
-from jupyter_aliquot.provisioner.kubernetes.kernel_pod import CONNECTION_PATH, granted_environment
+from jupyter_aliquot.provisioner.kubernetes.kernel_pod import CONNECTION_FILE, granted_environment
 from jupyter_aliquot.provisioner.kubernetes.record import KernelRecord
 from jupyter_aliquot.provisioner.kubernetes.settings import PodPlan, PodSettings, Volume
 from jupyter_aliquot.provisioner.kubernetes.slugs import expanded
@@ -49,7 +49,7 @@ def pod_plan(launch: Launch, plan: ContainerPlan, grant: Grant, settings: PodSet
         )
     relay = launch.relay
     own = "" if relay is None else str(relay.kernel_connection_file)
-    argv = tuple(word.replace(own, f"{CONNECTION_PATH}/connection.json") if own else word for word in launch.spec.argv)
+    argv = tuple(word.replace(own, CONNECTION_FILE) if own else word for word in launch.spec.argv)
     uid, _, gid = plan.user.partition(":")
     home = expanded(settings.home, grant.owner, settings.slug_scheme)
     return PodPlan(

@@ -20,11 +20,11 @@ import zmq.asyncio
 from jupyter_aliquot.gpu_hook.base.pacing import Backoff
 from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.errors import EngineError, EngineUnavailableError, StateError
+from jupyter_aliquot.provisioner.kubernetes.protection import SCHEME
 from jupyter_aliquot.provisioner.kubernetes.settings import RelayKeys
 from jupyter_aliquot.provisioner.relay.wire.messages import Signer, new_id
 
 from .keys import client_context
-from .sidecar import SCHEME
 from .stream import CHANNELS, LIFE, LONGEST_LINE, OK, Stream, has_sockets, pipe
 
 _CONNECT_SECONDS = 10.0

@@ -157,7 +157,7 @@ def test_a_start_waits_with_the_clusters_reasons_and_runs_on_the_grants_node(pla
         pod, secret = place.pod(), place.double.store.read(SECRETS, "default", NAME)
         term = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         assert term["nodeSelectorTerms"][0]["matchFields"][0]["values"] == ["gpu-1"]
-        assert pod["spec"]["containers"][0]["command"][-1] == "/run/aliquot/connection/connection.json"
+        assert pod["spec"]["containers"][0]["command"][-1] == "/run/aliquot/kernel/connection.json"
         assert secret["metadata"]["ownerReferences"][0]["uid"] == pod["metadata"]["uid"]
 
     play(scene)

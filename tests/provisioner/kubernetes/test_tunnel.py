@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import contextlib
 import logging
 import os
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from jupyter_aliquot.provisioner.errors import EngineUnavailableError
 from jupyter_aliquot.provisioner.kubernetes.settings import RelayKeys
 from jupyter_aliquot.provisioner.kubernetes.tunnel.gateway import KernelTunnel
 from jupyter_aliquot.provisioner.kubernetes.tunnel.keys import make_keys
+from jupyter_aliquot.provisioner.kubernetes.tunnel.sidecar import listen
 from jupyter_aliquot.provisioner.kubernetes.tunnel.stream import CHANNELS
 
 from .conftest import PATIENCE_SECONDS, until
@@ -39,7 +41,7 @@ class Pod:
         for one in (self.connection, self.keys, self.here):
             one.mkdir()
         told = {"token": KEYS.token.encode(), "tls.crt": KEYS.certificate, "tls.key": KEYS.private_key}
-        for name, value in {**told, "connection-key": b"a-key"}.items():
+        for name, value in told.items():
             (self.keys / name).write_bytes(value)
         self.port = free_port()
         words = ["-m", "jupyter_aliquot.provisioner.kubernetes.tunnel.sidecar", "--connection", str(self.connection)]
@@ -76,6 +78,11 @@ class Pod:
         writer.close()
         return answer
 
+    def listens(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
+            return True
+        return False
+
     def has_sockets(self) -> bool:
         return all((self.here / f"s-{channel}").exists() for channel in CHANNELS)
 
@@ -94,7 +101,7 @@ def test_sockets_are_there_with_the_kernel_and_lead_to_it(a_pod: Pod) -> None:
     async def scene() -> None:
         tunnel = a_pod.tunnel()
         tunnel.start()
-        await until(lambda: (a_pod.connection / "connection.json").exists())
+        await until(a_pod.listens)
         assert not a_pod.has_sockets(), "a relay would take the kernel for one that answers"
         await a_pod.begin_kernel()
         await until(a_pod.has_sockets)
@@ -111,9 +118,16 @@ def test_sockets_are_there_with_the_kernel_and_lead_to_it(a_pod: Pod) -> None:
         a_pod.end_kernel()
 
     asyncio.run(scene())
-    told = json.loads((a_pod.connection / "connection.json").read_text())
-    assert (told["key"], told["ip"]) == ("a-key", f"{a_pod.connection}/s")
     assert a_pod.process.wait(PATIENCE_SECONDS) == 0
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", ""])
+def test_a_reply_does_not_wait_for_an_acknowledgement(host: str) -> None:
+    with listen(host, 0) as listening:
+        with socket.create_connection(("127.0.0.1", listening.getsockname()[1])):
+            connection, _ = listening.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_neither_another_token_nor_another_certificate_opens_a_tunnel(a_pod: Pod) -> None:
