@@ -12,25 +12,34 @@ from pathlib import Path
 from typing import Any
 
 from hub_kernels import run_cell
-from hub_process import PASSWORD, PROXY, START_SECONDS, HubProcess, hub_problem
+from hub_process import PROXY, START_SECONDS, HubProcess, hub_problem
 from made_accounts import GATEWAY, UIDS, MadeAccounts
 from namespaced import can_enter
 from quick_start import python_m
 
+WITH_LAB = "eve"  # this user's server has JupyterLab, which makes it start late
 _CONFIG = """
 c.JupyterHub.bind_url = "http://127.0.0.1:{port}"
 c.JupyterHub.hub_bind_url = "http://127.0.0.1:{hub_port}"
 c.JupyterHub.db_url = "sqlite:///{home}/hub/hub.sqlite"
 c.JupyterHub.cookie_secret_file = "{home}/hub/cookie_secret"
-c.JupyterHub.authenticator_class = "dummy"
-c.DummyAuthenticator.password = "{password}"
+
+from jupyterhub.auth import PAMAuthenticator
+
+class Accounts(PAMAuthenticator):
+    def system_user_exists(self, user):
+        return True  # a test may have a token of a user without an account
+
+c.JupyterHub.authenticator_class = Accounts
 c.Authenticator.allow_all = True
 c.JupyterHub.spawner_class = "jupyterhub.spawner.LocalProcessSpawner"
 c.Spawner.cmd = {server!r}
 c.Spawner.args = ["--LanguageServerManager.autodetect=False"]
 c.Spawner.start_timeout = c.Spawner.http_timeout = {seconds}
 c.Spawner.environment = {{
-    "JUPYTER_PREFER_ENV_PATH": "0", "JUPYTERHUB_SINGLEUSER_APP": "jupyter_server.serverapp.ServerApp",
+    "JUPYTER_PREFER_ENV_PATH": "0",
+    "JUPYTERHUB_SINGLEUSER_APP":
+        lambda spawner: "" if spawner.user.name == "{with_lab}" else "jupyter_server.serverapp.ServerApp",
 }}
 c.ConfigurableHTTPProxy.command = ["{proxy}"]
 c.ConfigurableHTTPProxy.api_url = "http://127.0.0.1:{proxy_port}"
@@ -77,7 +86,7 @@ class HubOfAccounts(HubProcess):
             proxy_port=self.proxy_port,
             gateway_port=self.gateway_port,
             home=self.home,
-            password=PASSWORD,
+            with_lab=WITH_LAB,
             proxy=PROXY,
             token=self.token,
             seconds=int(START_SECONDS),

@@ -16,6 +16,8 @@ UIDS["dockhand"] = 3006
 # Their numbers are those of no group of the machine; names may be: both are the group then.
 GROUPS = {"docker": (3900, ("dockhand",)), "students": (3901, ("ada",))}
 _SHELLS = {"door": "/usr/sbin/nologin"}
+# Of hub_process.PASSWORD, as /etc/shadow has it: `openssl passwd -6 -salt aliquot`.
+_PASSWORD = "$6$aliquot$6XFHwJz9KUeMG5SkLrebIJd83TU.3ZSXociVDEuzC0k1U4fEwYWFqmuUBNzaD0DMpSoUDby.I8yU9gvt6BZgX1"
 _NAMESPACED = Path(__file__).resolve().parent / "namespaced.py"
 
 
@@ -40,7 +42,7 @@ class MadeAccounts:
             uid, shell = UIDS[name], _SHELLS.get(name, "/bin/bash")
             lines["passwd"] += f"{name}:x:{uid}:{uid}::{self.homes / name}:{shell}\n"
             lines["group"] += f"{name}:x:{uid}:\n"
-            lines["shadow"] += f"{name}:*:19000:0:99999:7:::\n"
+            lines["shadow"] += f"{name}:{'*' if name == GATEWAY else _PASSWORD}:19000:0:99999:7:::\n"
         for group, (gid, members) in GROUPS.items():
             lines["group"] += f"{group}:x:{gid}:{','.join(one for one in members if one in names)}\n"
         for file, text in lines.items():

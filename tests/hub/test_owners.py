@@ -5,21 +5,32 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import urllib.error
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from hub_accounts import AccountUsers, HubOfAccounts, accounts_problem
+from hub_accounts import WITH_LAB, AccountUsers, HubOfAccounts, accounts_problem
 from hub_kernels import run_cell
 from hub_process import until
 from made_accounts import GATEWAY, UIDS, MadeAccounts
 
 from jupyter_aliquot.provisioner.control_groups import MOUNTED, ControlGroups
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "labextension"))
+if TYPE_CHECKING:
+    from tests.labextension.hub_pages import Person
+    from tests.labextension.lab_process import BROWSER, BUNDLE, CHROMIUM_ARGS
+    from tests.labextension.server_processes import an_empty_notebook
+else:
+    from hub_pages import Person
+    from lab_process import BROWSER, BUNDLE, CHROMIUM_ARGS
+    from server_processes import an_empty_notebook
 
 SECONDS = 120.0
 _MEMORY = """
@@ -262,6 +273,56 @@ def test_a_python_that_the_owner_may_not_run_is_said_with_what_to_do(users: User
     said = caught.value.read().decode()
     assert "cannot be started as 'ada': Permission denied" in said
     assert "namei -l" in said
+
+
+def prepare_lab(hub: HubOfAccounts) -> None:
+    """Give the user with JupyterLab a notebook, a file beside it, and the bundle of this checkout."""
+    uid, project = UIDS[WITH_LAB], MadeAccounts.make_folder(UIDS[WITH_LAB], hub.folder_of(WITH_LAB, "project"))
+    (project / "data.csv").write_text("her data")
+    an_empty_notebook(project, "train.ipynb", "python3", "import os; print(open('data.csv').read(), os.getuid())")
+    settings = MadeAccounts.make_folder(uid, hub.folder_of(WITH_LAB, ".jupyter"))
+    (settings / "jupyter_server_config.json").write_text('{"LabApp": {"expose_app_in_browser": true}}')
+    place = hub.folder_of(WITH_LAB)
+    for part in (".local", "share", "jupyter", "labextensions", "@jupyter-aliquot"):
+        place = MadeAccounts.make_folder(uid, place / part)
+    (place / "labextension").symlink_to(BUNDLE)
+    for file in (*project.iterdir(), *settings.iterdir()):
+        os.chown(file, uid, uid)
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(not BROWSER.exists(), reason="Chromium is not installed: tools/setup.py test")
+@pytest.mark.skipif(not Path("/etc/pam.d/login").exists(), reason="this system has no log-in by PAM")
+def test_an_account_logs_in_by_its_password_and_runs_a_cell_on_the_gpu_that_the_spawn_page_gave(users: Users) -> None:
+    api = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
+    prepare_lab(users.hub)
+    with (
+        api.sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=str(BROWSER), headless=True, args=CHROMIUM_ARGS) as browser,
+    ):
+        page = browser.new_page()
+        page.set_default_timeout(SECONDS * 1000)
+        eve = Person(page, WITH_LAB, users.hub)
+        eve.log_in()
+        eve.choose("0.25 GPU")
+        eve.wait_for_lab().open_notebook("project/train.ipynb", "python3")
+        eve.lab.finish_command("notebook:run-all-cells")
+        page.locator(".jp-OutputArea-output").filter(has_text=f"her data {UIDS[WITH_LAB]}").wait_for()
+        eve.lab.panel.get_by_role("list", name="GPU kernels").get_by_text("train.ipynb").wait_for()
+        eve.lab.panel.get_by_text("Your GPU limit: 0.25 of 0.5 GPU held, 0.25 left").wait_for()
+        eve.lab.start_command("notebook:change-kernel")
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_role("combobox").select_option(label="Python 3 (ipykernel)")
+        dialog.get_by_role("radio", name="0.5 GPU").first.check()
+        dialog.get_by_role("button", name="Select Kernel").click()
+        eve.run("import os; print('larger', os.getuid(), os.getcwd())")
+        want = f"larger {UIDS[WITH_LAB]} {users.hub.folder_of(WITH_LAB, 'project')}"
+        page.locator(".jp-OutputArea-output").filter(has_text=want).wait_for()
+        eve.lab.panel.get_by_text("Your GPU limit: 0.5 of 0.5 GPU held, 0 left").wait_for()
+    users.hub.stop_server(WITH_LAB)
+    token = users.hub.token_of(WITH_LAB)
+    for kernel in users.hub.gateway("api/kernels", token=token):
+        users.hub.gateway(f"api/kernels/{kernel['id']}", "DELETE", token=token)
 
 
 def processes_of(uid: int, *words: str) -> list[int]:
