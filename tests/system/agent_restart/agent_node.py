@@ -69,6 +69,10 @@ class AgentNode:
         self._agent.send_signal(number)
         self._agent.wait(DEADLINE_SECONDS)
 
+    def signal(self, number: int) -> None:
+        assert self._agent is not None
+        self._agent.send_signal(number)
+
     def status(self) -> dict[str, Any]:
         return query("status", runtime_dir=self.folder)
 
@@ -87,9 +91,13 @@ class AgentNode:
             grant: dict[str, Any] = json.loads(lines.readline())["grant"]
         return grant
 
+    def leave(self, kernel_id: str) -> None:
+        """Close the connection that alone holds a grant."""
+        self._holders.pop(kernel_id).close()
+
     def bind(self, kernel_id: str, pid: int) -> None:
         query("bind", runtime_dir=self.folder, kernel_id=kernel_id, pid=pid, start_time_ticks=start_time_ticks(pid))
-        self._holders.pop(kernel_id).close()
+        self.leave(kernel_id)
 
     def release(self, kernel_id: str) -> None:
         query("release", runtime_dir=self.folder, kernel_id=kernel_id)
