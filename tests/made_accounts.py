@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 GATEWAY = "aliquot"
@@ -35,15 +35,15 @@ class MadeAccounts:
                 self.make_folder(uid, self.homes / name)
         self.write(*UIDS)
 
-    def write(self, *names: str) -> None:
-        """Make these the accounts, beside the machine's. The files keep their inodes: they are mounted."""
+    def write(self, *names: str, groups: Mapping[str, tuple[int, tuple[str, ...]]] = GROUPS) -> None:
+        """Make these the accounts and groups, beside the machine's. The files keep their inodes: they are mounted."""
         lines = {"passwd": "", "group": "", "shadow": ""}
         for name in names:
             uid, shell = UIDS[name], _SHELLS.get(name, "/bin/bash")
             lines["passwd"] += f"{name}:x:{uid}:{uid}::{self.homes / name}:{shell}\n"
             lines["group"] += f"{name}:x:{uid}:\n"
             lines["shadow"] += f"{name}:{'*' if name == GATEWAY else _PASSWORD}:19000:0:99999:7:::\n"
-        for group, (gid, members) in GROUPS.items():
+        for group, (gid, members) in groups.items():
             lines["group"] += f"{group}:x:{gid}:{','.join(one for one in members if one in names)}\n"
         for file, text in lines.items():
             known = Path("/etc", file)

@@ -40,6 +40,11 @@ class OwnersHouse(House):
         command = self.accounts.command([*self._host, *options])
         self.settings = replace(self.settings, command=tuple(command))
 
+    def run_host_below(self, *command: str) -> None:
+        """Have this command run the host."""
+        self._host = [*command, *self._host]
+        self._start_with()
+
     def name_list(self, lines: str | None) -> None:
         """Name root's list of accounts to the host, and write it; without lines there is no file."""
         if lines is not None:

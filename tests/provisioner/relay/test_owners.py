@@ -81,6 +81,7 @@ def test_a_kernel_starts_in_the_folder_that_only_its_account_may_enter(a_house: 
     ("name", "words"),
     [
         ("no-such", "has no such account"),
+        *((name, "no such account|cannot be") for name in ("../ada", "ada/", "a\0da", "a\nda", ".", "a" * 5000)),
         ("root", "number 0"),
         ("low", "number 101"),
         ("door", "may not log in: its shell is /usr/sbin/nologin"),

@@ -75,7 +75,7 @@ async def stop_and_go_on(node: AgentNode, gateway: Gateway, late: str) -> None:
     node.signal(signal.SIGCONT)
     await asked
     await until(gateway.has_renewed_all)
-    assert link.connections == before + 1
+    assert link.connections > before
 
 
 @pytest.mark.soak(alone="takes hundreds of grants, and waits as long as an agent may take to answer")
@@ -93,6 +93,7 @@ def test_grants_that_no_kernel_has_joined_outlast_an_agent_that_is_given_up(a_la
             a_large_node.leave("witness")
             await until(lambda: "witness" not in granted(a_large_node))
             assert granted(a_large_node) == gateway.names
+            assert "event=released kernel=k" not in a_large_node.log(), "a start meanwhile would have found no grant"
         await gateway.admission.stop()
         await gateway.link.stop()
 
