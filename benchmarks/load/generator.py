@@ -68,7 +68,7 @@ class Generator:
 
         await asyncio.gather(*(work() for _ in range(at_once)))
         posted = time.perf_counter() - began
-        await self._until(lambda status: _count(status, "on_gpu") >= count)
+        await self._until(lambda status: _count(status, "on_gpu") >= count or _refuse_ended(status))
         took = time.perf_counter() - began
         for look in looks:
             look.cancel()
@@ -211,6 +211,13 @@ class Generator:
 
 def _count(status: Any, state: str) -> int:
     return sum(kernel["state"] == state or (not state and kernel["state"] != "ended") for kernel in status["kernels"])
+
+
+def _refuse_ended(status: Any) -> bool:
+    """Raise AssertionError if a kernel that was to start has ended; return False."""
+    why = next((kernel["termination"] for kernel in status["kernels"] if kernel["state"] == "ended"), None)
+    assert why is None, f"a kernel ended at its start: {why}"
+    return False
 
 
 def _held(status: Any) -> float:

@@ -22,7 +22,8 @@ from jupyter_aliquot.provisioner.relay.client.control import read_relay_records
 BASE, SIZE = "standin", "0.01"
 KERNEL = f"{BASE}.gpu-{SIZE}"
 DEVICES, OVERSUBSCRIPTION = 8, 2  # the software GPU has at most 8 devices, and a share has at least a hundredth
-DEVICE_MEMORY = "2GiB"
+# Little, for the host's memory must hold what is overcommitted.
+DEVICE_MEMORY = "512MiB"
 PORT = 19_100
 _DEADLINE_SECONDS = 120.0
 _BENCHMARKS = Path(__file__).resolve().parent.parent
@@ -156,6 +157,8 @@ class Scene:
             **os.environ,
             "ALIQUOT_RUNTIME_DIR": str(self.runtime.path),
             "ALIQUOT_SOFTGPU_STATE": str(self.folder / "softgpu"),
+            # Kernels that sleep make no context, and a context takes more than their 0.01 GPU has.
+            "ALIQUOT_SOFTGPU_CONTEXT": "0",
             "JUPYTER_DATA_DIR": str(self.folder / "data"),
             "JUPYTER_PATH": str(self.folder / "jupyter"),
             "JUPYTER_CONFIG_DIR": str(self.folder / "config"),

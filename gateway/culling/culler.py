@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol
@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from jupyter_client.kernelspec import NoSuchKernel
 
 from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.base.steps import in_steps
 from jupyter_aliquot.gateway.base.tasks import Recurring
 from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.relays.pool import RelayLinks
@@ -36,6 +37,8 @@ class Kernels(Protocol):
     """The kernel manager."""
 
     links: RelayLinks | None
+
+    def __contains__(self, kernel_id: str, /) -> bool: ...
 
     def list_kernel_ids(self) -> list[str]: ...
 
@@ -153,14 +156,17 @@ class Culler:
         await self._checks.stop()
 
     async def check(self) -> None:
-        """Check once: announce ends, and end the kernels that are due."""
+        """Check once: announce ends, and end the kernels that are due.
+
+        The loop serves others between some kernels and the next.
+        """
         now = self._clock.wall()
         ids = set(self._kernels.list_kernel_ids())
         self._first_seen = {kernel_id: self._first_seen.get(kernel_id, now) for kernel_id in ids}
         self._kept = {kernel_id: at for kernel_id, at in self._kept.items() if kernel_id in ids}
-        known = [facts for kernel_id in ids if (facts := self._facts(kernel_id)) is not None]
+        known = [self._since_kept(facts) for facts in await in_steps(self._each_facts(ids)) if facts is not None]
         before = self._announced
-        decision = decide(known, before, now, self._policy)
+        decision = decide(known, before, self._clock.wall(), self._policy)
         self._announced = decision.announced
         for told in decision.announced.values():
             if before.get(told.kernel_id) != told:
@@ -182,6 +188,15 @@ class Culler:
             self._log.exception("kernel=%s culled=failed", told.kernel_id)
 
     # ---- the facts of one kernel
+
+    def _each_facts(self, ids: Iterable[str]) -> Iterator[KernelFacts | None]:
+        """Yield the facts of the kernels that are there when it comes to them."""
+        return map(self._facts, filter(self._kernels.__contains__, ids))
+
+    def _since_kept(self, facts: KernelFacts) -> KernelFacts:
+        """Return the facts of a kernel whose owner may have kept it since they were found."""
+        kept = self._kept.get(facts.id, 0.0)
+        return facts if kept <= facts.active else replace(facts, active=kept)
 
     def _facts(self, kernel_id: str) -> KernelFacts | None:
         """Return the facts of a kernel; None if it does not run, or its use is not known."""

@@ -21,6 +21,7 @@ from traitlets.config.loader import ConfigFileNotFound
 import jupyter_aliquot.gateway.serverapp.lazy_rfc3987  # noqa: F401 (before Jupyter's server, which imports jsonschema)
 from jupyter_aliquot.gateway.auth.identity import operating_system_user
 from jupyter_aliquot.gateway.base.errors import CommandError
+from jupyter_aliquot.gateway.base.gil import take_short_turns
 
 from .freed_memory import give_back, keep_little
 from .gc_policy import CalmCollector
@@ -134,6 +135,7 @@ class GatewayServerApp(AliquotServerApp):
     def initialize(self, *args: Any, **kwargs: Any) -> None:
         """Called by launch_instance. No other program shares this process."""
         keep_little(os.environ)
+        take_short_turns()
         super().initialize(*args, **kwargs)
 
     def start(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from datetime import datetime, timezone
 from types import SimpleNamespace
@@ -36,11 +37,13 @@ class Clock:
 
 
 class Kernels:
-    """A kernel manager with one running kernel."""
+    """A kernel manager with running kernels, all of which are the same one."""
 
-    def __init__(self, clock: Clock, metadata: dict[str, Any] | None = None) -> None:
+    def __init__(self, clock: Clock, metadata: dict[str, Any] | None = None, count: int = 1) -> None:
         self.links: Any = None
+        self.ids = [f"k{number}" for number in range(1, count + 1)]
         self.state = "on_gpu"
+        self.seen = set[str]()
         self.ended: list[Asked] = []
         self.refuses = False
         self.kernel = SimpleNamespace(
@@ -50,12 +53,17 @@ class Kernels:
         )
 
     def list_kernel_ids(self) -> list[str]:
-        return [] if self.ended else ["k1"]
+        return [] if self.ended else list(self.ids)
+
+    def __contains__(self, kernel_id: str, /) -> bool:
+        return kernel_id in self.list_kernel_ids()
 
     def get_kernel(self, kernel_id: str) -> Any:
         return self.kernel
 
     def kernel_state(self, kernel_id: str) -> tuple[str, str]:
+        assert kernel_id in self.ids, "it ended"
+        self.seen.add(kernel_id)
         return self.state, ""
 
     def owner_of(self, kernel_id: str) -> str | None:
@@ -215,3 +223,20 @@ async def test_one_that_could_not_be_ended_is_announced_again() -> None:
     assert culler.announced() == {}
     await culler.check()
     assert culler.announced()["k1"].at == 1120.0
+
+
+async def test_a_check_of_many_kernels_serves_others_meanwhile_who_end_and_keep_kernels() -> None:
+    clock = Clock()
+    kernels = Kernels(clock, count=2000)
+    culler = Culler(kernels, POLICY, clock, LOG)
+    clock.seconds = 1095.0
+    check = asyncio.create_task(culler.check())
+    await asyncio.sleep(0)  # the check does its first step
+    assert not check.done(), "two thousand kernels take longer than one step"
+    looked_at = [name for name in kernels.ids if name in kernels.seen]
+    assert 0 < len(looked_at) < 2000
+    assert culler.keep(looked_at[0]) is None
+    gone = next(name for name in kernels.ids if name not in kernels.seen)
+    kernels.ids.remove(gone)
+    await check
+    assert culler.announced().keys() == {*kernels.ids} - {looked_at[0]}

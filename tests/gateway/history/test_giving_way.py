@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 import threading
 
-from jupyter_aliquot.gateway.base.gil import giving_way
+import pytest
+
+from jupyter_aliquot.gateway.base.gil import giving_way, take_short_turns
 
 
 def test_the_items_are_the_same() -> None:
@@ -41,3 +44,14 @@ def test_others_have_their_turn_while_rows_are_written() -> None:
     writer.join()
     assert database.execute("SELECT COUNT(*) FROM point").fetchone() == (100_000,)
     database.close()
+
+
+@pytest.mark.parametrize(("before", "want"), [(0.005, 0.0005), (0.0001, 0.0001)])
+def test_a_thread_that_computes_keeps_the_lock_for_a_short_turn(before: float, want: float) -> None:
+    usual = sys.getswitchinterval()
+    try:
+        sys.setswitchinterval(before)
+        take_short_turns()
+        assert sys.getswitchinterval() == pytest.approx(want, rel=0.02)  # in whole microseconds
+    finally:
+        sys.setswitchinterval(usual)
