@@ -7,13 +7,13 @@ seconds at most. What a child returns is its account's word.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import pwd
 import resource
 import selectors
 import signal
-import sys
 import time
 import traceback
 from collections import deque
@@ -186,7 +186,11 @@ def fork_with_pipe() -> tuple[int, int]:
 
 
 def begin_child(kept: Collection[int]) -> None:
-    """Drop, in a forked child, the host's signals and all its descriptors but these and the standard ones."""
+    """Drop, in a forked child, the host's signals and all its descriptors but these and the standard ones.
+
+    The host's garbage stays: an object that goes closes its descriptor's number, which may be another's by then.
+    """
+    gc.freeze()
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
@@ -215,7 +219,7 @@ def _work_as(uid: int, work: Work, writer: int, seconds: float) -> None:
         while said:
             said = said[os.write(writer, said) :]
     except BaseException:
-        traceback.print_exc()
+        # Of sys.stderr only the standard descriptor is left for certain.
+        os.write(2, traceback.format_exc().encode(errors="replace"))
     finally:
-        sys.stderr.flush()
         os._exit(0)
