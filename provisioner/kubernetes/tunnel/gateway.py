@@ -18,7 +18,7 @@ import zmq
 import zmq.asyncio
 
 from jupyter_aliquot.gpu_hook.base.pacing import Backoff
-from jupyter_aliquot.gpu_hook.waiting import end_task
+from jupyter_aliquot.gpu_hook.waiting import end_task, within
 from jupyter_aliquot.provisioner.errors import EngineError, EngineUnavailableError, StateError
 from jupyter_aliquot.provisioner.kubernetes.protection import SCHEME
 from jupyter_aliquot.provisioner.kubernetes.settings import RelayKeys
@@ -79,7 +79,7 @@ class KernelTunnel:
             socket.connect(f"ipc://{self._path(_CONTROL)}")
             signer = Signer((await self._known_keys()).connection_key, SCHEME, new_id())
             await socket.send_multipart(signer.message("interrupt_request", {}))
-            await asyncio.wait_for(socket.recv_multipart(), _INTERRUPT_SECONDS)
+            await within(socket.recv_multipart(), _INTERRUPT_SECONDS)
         except asyncio.TimeoutError:
             raise EngineUnavailableError(
                 f"The kernel did not take the interrupt within {_INTERRUPT_SECONDS:g} s. Try again, or restart it"
@@ -166,7 +166,7 @@ class KernelTunnel:
         if self._context is None:
             self._context = client_context(keys)
         connecting = asyncio.open_connection(*self._address, ssl=self._context, limit=LONGEST_LINE)
-        reader, writer = await asyncio.wait_for(connecting, _CONNECT_SECONDS)
+        reader, writer = await within(connecting, _CONNECT_SECONDS)
         try:
             writer.write(f"{keys.token} {channel}\n".encode())
             await writer.drain()
@@ -185,7 +185,7 @@ class KernelTunnel:
         return self._keys
 
     async def _soon(self, reader: asyncio.StreamReader) -> bytes:
-        return await asyncio.wait_for(reader.readline(), _CONNECT_SECONDS)
+        return await within(reader.readline(), _CONNECT_SECONDS)
 
     def _path(self, channel: str) -> Path:
         return self._folder / f"s-{channel}"

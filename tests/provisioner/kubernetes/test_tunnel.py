@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ports import free_port
@@ -143,5 +144,25 @@ def test_neither_another_token_nor_another_certificate_opens_a_tunnel(a_pod: Pod
         with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
             await a_pod.tunnel(make_keys("a-key")).open("1")
         a_pod.end_kernel()
+
+    asyncio.run(scene())
+
+
+def test_a_cancellation_that_meets_the_end_of_connecting_is_not_lost(
+    a_pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        await until(a_pod.listens)
+        connect = asyncio.open_connection
+
+        async def connect_and_cancel(*words: Any, **options: Any) -> Any:
+            found = await connect(*words, **options)
+            opening.cancel()
+            return found
+
+        monkeypatch.setattr(asyncio, "open_connection", connect_and_cancel)
+        opening = asyncio.ensure_future(a_pod.tunnel().open("1"))  # no kernel is there to answer
+        await asyncio.wait({opening}, timeout=PATIENCE_SECONDS)
+        assert opening.cancelled()
 
     asyncio.run(scene())
