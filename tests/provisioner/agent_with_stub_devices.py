@@ -36,7 +36,11 @@ def main() -> int:
     parser.add_argument("--memory", type=int, default=4 << 30)
     options = parser.parse_args()
     settings = AgentSettings(
-        RuntimeDir(options.runtime_dir), driver="softgpu", device_period_seconds=0.1, restart_grace_seconds=2.0
+        RuntimeDir(options.runtime_dir),
+        driver="softgpu",
+        device_period_seconds=0.1,
+        restart_grace_seconds=2.0,
+        reconnect_seconds=2.0,
     )
     devices = StubDevices(options.devices, options.memory, options.runtime_dir)
     library = Path("/nonexistent/libcuda.so.1")

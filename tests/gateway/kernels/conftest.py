@@ -76,6 +76,12 @@ class Node:
             assert told.readline() == b"held\n"
         return holder
 
+    def release_elsewhere(self, kernel_id: str, holder: subprocess.Popen[bytes]) -> None:
+        """End such a program, which gives its share back: the agent would await one that was killed."""
+        query("release", runtime_dir=self.folder, kernel_id=kernel_id)
+        holder.kill()
+        holder.wait()
+
     def answers(self) -> bool:
         try:
             query("status", runtime_dir=self.folder)

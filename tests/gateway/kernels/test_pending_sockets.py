@@ -88,8 +88,7 @@ class Line:
     def give_room(self) -> None:
         holder, self._holder = self._holder, None
         if holder is not None:
-            holder.kill()
-            holder.wait()
+            self._node.release_elsewhere("other", holder)
 
     async def act(self, action: str) -> Any:
         return await self.fetch("api", "kernels", self.kernel_id, action, method="POST")

@@ -18,8 +18,7 @@ async def test_a_socket_opened_while_the_kernel_waits_runs_its_cell_later(
     opening = asyncio.ensure_future(jp_ws_fetch("api", "kernels", kernel_id, "channels"))
     await asyncio.wait({opening}, timeout=0.2)
     assert not opening.done(), "the socket waits with its kernel"
-    holder.kill()
-    holder.wait()
+    a_gateway.node.release_elsewhere("other", holder)
     socket = await asyncio.wait_for(opening, 90)
     request = Session().msg("execute_request", {"code": "print(6 * 7)", "silent": False, "store_history": False})
     await socket.write_message(json.dumps({**request, "channel": "shell"}, default=str))
