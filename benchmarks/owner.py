@@ -3,6 +3,7 @@
 Two Hubs of root run side by side, with LocalProcessSpawner and the same accounts: one stock, whose
 user's server starts the kernel itself, and one with Aliquot's gateway and relay host. Starts
 alternate in ABBA order, so that drift of the machine affects both. Bound, on medians: ≤ 1.10 ×.
+Under `nice`, give /sys/fs/cgroup/cpu/aliquot.slice, where owners' kernels are, the same weight.
 """
 
 from __future__ import annotations
