@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +20,7 @@ from jupyter_aliquot.gateway.nodes.remembered import RememberedNodes
 from jupyter_aliquot.gateway.nodes.serving import ServedNodes
 from jupyter_aliquot.gateway.scheduling.admission import Agent
 from jupyter_aliquot.gateway.scheduling.agents.lanes import NoLocalAgent
+from jupyter_aliquot.gateway.state.gateway_memory import GatewayMemory
 from jupyter_aliquot.gateway.state.records import KernelRecords
 from jupyter_aliquot.gateway.state.state_dir import GatewayFolder
 from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus
@@ -59,7 +61,7 @@ def make_engines(
     server: ServerApp,
     settings: Aliquot,
     runtime: RuntimeDir,
-    folder: GatewayFolder | None,
+    memory: GatewayMemory,
     link: AgentLink,
     watch: NodeWatch,
     clock: SystemClock,
@@ -70,8 +72,9 @@ def make_engines(
     Raises:
         traitlets.TraitError: a setting of pods is wrong.
     """
+    folder = memory.folder
     identity, has_pods = "" if folder is None else folder.identity, settings.runtime == "kubernetes"
-    pods = KernelPods(parent=server).settings(identity) if has_pods else None
+    pods = replace(KernelPods(parent=server).settings(identity), leads=memory.leads) if has_pods else None
     containers = container_runtime(server, pods, runtime, log)
     nodes = _remote_nodes(settings, None if folder is None else folder.path, clock, watch, log, pods)
     served = ServedNodes(nodes, containers.serves)

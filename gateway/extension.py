@@ -160,9 +160,9 @@ class AliquotExtension(ExtensionApp):
         settings = _read(serverapp)
         if settings is not None:
             pods = KernelPods(parent=serverapp)
-            if settings.runtime == "kubernetes" and pods.lease:
-                lead(pods.namespace, pods.lease, self.log)
-            self._memory = claim_memory(serverapp, settings, self.log, is_remote=is_remote)
+            lease = pods.lease if settings.runtime == "kubernetes" else ""
+            leads = lead(pods.namespace, lease, self.log, settings.runtime_dir)
+            self._memory = claim_memory(serverapp, settings, self.log, leads, is_remote=is_remote)
 
     @cached_property
     def configuration(self) -> Aliquot | None:
@@ -257,7 +257,7 @@ class AliquotExtension(ExtensionApp):
         audit = Audit(state, self.log, server.event_logger.handlers if server.event_logger else ())
         cordons = audited_cordons(audit, state, clock, self.log)
         tenures = Tenures(state and state / "tenures.json", clock, self.log)
-        engines = make_engines(server, settings, runtime, folder, link, watch, clock, self.log)
+        engines = make_engines(server, settings, runtime, self._memory, link, watch, clock, self.log)
         rules = admission_settings(
             find_user, settings, limits, quota_file, cordons, tenures, self._check_budget, engines.leaving_devices
         )

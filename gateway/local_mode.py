@@ -91,6 +91,7 @@ def make_parts(services: Services) -> LocalParts:
         containers=_container_planner(services),
         container_runtime=services.containers,
         starts_pods=services.is_elsewhere,
+        leads=services.memory.leads,
         tell_interrupt=services.agents.interrupt,
         hides_servers_env=lambda: tells_people_apart(server.identity_provider),
         accounts=services.accounts,

@@ -17,6 +17,7 @@ from jupyter_aliquot.gateway.containers.planner import ContainerPlanner
 from jupyter_aliquot.gateway.limits.guard import LimitGuard
 from jupyter_aliquot.gateway.relays.pool import RelayLinks
 from jupyter_aliquot.gateway.scheduling.admission import Admission
+from jupyter_aliquot.gateway.state.leadership import always
 from jupyter_aliquot.gateway.state.persistence import KernelMemory
 from jupyter_aliquot.gateway.terminations.recorder import KernelEndings
 from jupyter_aliquot.provisioner.control_groups import WITHOUT_GROUPS, ControlGroups
@@ -53,6 +54,8 @@ class KernelServices:
     container_runtime: Containers | None = None
     # Whether that makes pods, so that a kernel of no image has no place.
     starts_pods: bool = False
+    # Whether no other replica of this gateway can lead now.
+    leads: Callable[[], bool] = always
     # Tells the node agent of an interrupt, so that a call that waits for GPU memory gives up.
     tell_interrupt: Callable[[str], Awaitable[None]] | None = None
     # True where the server has several users: a kernel must not see the variables that the server

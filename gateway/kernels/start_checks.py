@@ -21,7 +21,7 @@ from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
 from jupyter_aliquot.gateway.sharing.registry import KernelOwners
 from jupyter_aliquot.gateway.sizes.environment import with_size
 from jupyter_aliquot.gpu_hook.paths import KERNEL_ID
-from jupyter_aliquot.provisioner.errors import AliquotError, LimitError
+from jupyter_aliquot.provisioner.errors import AliquotError, EngineUnavailableError, LimitError
 from jupyter_aliquot.provisioner.grants.codec import stanza_host_part, stanza_request
 from jupyter_aliquot.provisioner.resources import GpuShare
 
@@ -84,6 +84,7 @@ class StartChecks:
         """
         limits, admission = self._services.limits, self._services.admission
         try:
+            self._check_lease()
             if limits is not None:
                 has = len(self._owners.of(user.name)) - len(replaced)
                 limits.check_kernels(user.name, has, is_admin=user.is_admin)
@@ -99,6 +100,14 @@ class StartChecks:
         except AliquotError as error:
             raise http_error(error) from error
         return request is not None
+
+    def _check_lease(self) -> None:
+        """Refuse a start while another replica may lead. Raises EngineUnavailableError."""
+        if not self._services.leads():
+            raise EngineUnavailableError(
+                "Requested a kernel, but this replica of the server cannot reach the Kubernetes API, and another one "
+                "may have taken over. Try again in some seconds"
+            )
 
     def host_offer(self, kernel_name: str, share: GpuShare | None, user: User) -> HostOffer:
         """Return what a user may choose of the host for a kernel of this size. Raises RequestError."""

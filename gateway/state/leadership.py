@@ -8,20 +8,36 @@ import os
 import platform
 import signal
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from types import FrameType
+
+from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_dir, prepare_runtime_dir
 
 _LOST = "lease=lost; this replica ends, for another one leads. Its kernels run on"
 
 
-def lead(namespace: str, lease: str, log: logging.Logger) -> None:
-    """Return when this replica leads. The process ends when another one does. Blocks."""
+def always() -> bool:
+    """Return True: a gateway without replicas leads."""
+    return True
+
+
+def lead(namespace: str, lease: str, log: logging.Logger, runtime_dir: str = "") -> Callable[[], bool]:
+    """Wait until this replica leads; return whether no other one can by now. Blocks.
+
+    The process ends when another one leads. Each renewal touches the file ``leads`` in the runtime folder
+    (empty: the usual one), at which the readiness probe looks. Without a *lease* there are no replicas.
+    """
+    if not lease:
+        return always
     # The client of Kubernetes is an extra, and takes half a second.
     from jupyter_aliquot.provisioner.kubernetes.client import find_configuration
     from jupyter_aliquot.provisioner.kubernetes.lease import Leadership
 
     identity = f"{platform.node()}_{uuid.uuid4().hex[:8]}"
-    leadership = Leadership(find_configuration(), namespace, lease, identity)
+    runtime = RuntimeDir(Path(runtime_dir)) if runtime_dir else find_runtime_dir()
+    leadership = Leadership(find_configuration(), namespace, lease, identity, partial(_touch, runtime))
     log.info("lease=%s/%s waiting replica=%s", namespace, lease, identity)
     with _ended_by_signal():
         leadership.acquire()
@@ -33,6 +49,13 @@ def lead(namespace: str, lease: str, log: logging.Logger) -> None:
         os._exit(1)
 
     leadership.keep(end)
+    return leadership.is_current
+
+
+def _touch(runtime: RuntimeDir) -> None:
+    with contextlib.suppress(OSError, PathError):
+        prepare_runtime_dir(runtime)
+        (runtime.path / "leads").touch()
 
 
 @contextlib.contextmanager

@@ -77,6 +77,7 @@ class PodSettings:
 
     ``uid``, ``gid`` and ``fs_gid`` return those of an owner's kernels. ``volumes`` and ``home`` may have
     KubeSpawner's fields, such as ``{username}``. ``start_seconds``: how long a pod may take to run.
+    ``leads`` returns whether no other replica of the gateway can lead now: no pod is made while one can.
     """
 
     cluster: Cluster
@@ -89,6 +90,7 @@ class PodSettings:
     volumes: tuple[Volume, ...] = ()
     start_seconds: float = 600.0
     grace_seconds: int = 30
+    leads: Callable[[], bool] = lambda: True
 
 
 @dataclass(frozen=True)

@@ -327,7 +327,8 @@ class PodRuntime:
         if self._opened is None:
             self._loop = asyncio.get_running_loop()
             client = ClusterClient(self._configuration())
-            self._opened = PodStore(client, self._settings.cluster, asyncio.sleep, random.random, self._log)
+            told = self._settings
+            self._opened = PodStore(client, told.cluster, asyncio.sleep, random.random, self._log, told.leads)
         return self._opened
 
     def _store(self) -> PodStore:

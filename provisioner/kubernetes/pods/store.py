@@ -16,7 +16,13 @@ from typing import Any, TypeVar
 from jupyter_aliquot.gpu_hook.base.pacing import Backoff
 from jupyter_aliquot.provisioner.containers.plan import LABEL_PREFIX, ContainerLimits
 from jupyter_aliquot.provisioner.errors import AliquotError, LaunchError, StateError
-from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient, ClusterError, Collection, Object
+from jupyter_aliquot.provisioner.kubernetes.client import (
+    ClusterAwayError,
+    ClusterClient,
+    ClusterError,
+    Collection,
+    Object,
+)
 from jupyter_aliquot.provisioner.kubernetes.kernel_pod import KERNEL_CONTAINER, kernel_pod
 from jupyter_aliquot.provisioner.kubernetes.protection import relay_secret
 from jupyter_aliquot.provisioner.kubernetes.record import (
@@ -57,7 +63,9 @@ class PodStore:
         sleep: Callable[[float], Awaitable[None]],
         chance: Callable[[], float],
         log: logging.Logger,
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._leads = leads
         self._client = client
         self._cluster = cluster
         self._sleep = sleep
@@ -277,6 +285,8 @@ class PodStore:
     async def _create(self, told: Object) -> Object:
         name = told["metadata"]["name"]
         while True:
+            if not self._leads():
+                raise ClusterAwayError("another replica of the gateway may lead")
             try:
                 return await self._client.create(self._pods, told)
             except ClusterError as error:

@@ -217,3 +217,13 @@ async def test_a_recovered_process_of_root_is_not_started_again(a_gateway: Any, 
         await jp_fetch("api", "kernels", kernel["id"], "restart", method="POST", allow_nonstandard_methods=True)
     assert "this gateway runs as root" in (await get(jp_fetch, kernel["id"]))["reason"]
     assert not managed.has_kernel
+
+
+@pytest.mark.parametrize("services", [KernelServices(leads=lambda: False)], ids=["cut off"])
+async def test_a_replica_whose_lease_may_be_anothers_refuses_starts(a_gateway: Any, jp_fetch: Any) -> None:
+    code, told = await refusal(post(jp_fetch, "python3"))
+    assert code == 503
+    assert told["message"].startswith(
+        "Requested a kernel, but this replica of the server cannot reach the Kubernetes API"
+    )
+    assert a_gateway.kernels.list_kernel_ids() == []

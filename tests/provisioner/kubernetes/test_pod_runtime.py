@@ -163,6 +163,21 @@ def test_a_start_waits_with_the_clusters_reasons_and_runs_on_the_grants_node(pla
     play(scene)
 
 
+def test_a_replica_whose_lease_may_be_anothers_makes_no_pod(play: Callable[[Scene], None]) -> None:
+    async def scene(place: Place) -> None:
+        leads = [False]
+        runtime = place.another(leads=lambda: leads[0])
+        start = asyncio.ensure_future(runtime.create(place.launch()))
+        await until(lambda: "another replica of the gateway may lead" in (runtime.waiting_reason("k1") or ""))
+        assert not place.is_there()
+        leads[0] = True
+        await until(place.is_there)
+        place.run()
+        await start
+
+    play(scene)
+
+
 def test_a_start_that_is_given_up_or_deleted_leaves_no_pod(play: Callable[[Scene], None]) -> None:
     async def scene(place: Place) -> None:
         given_up = asyncio.ensure_future(place.runtime.create(place.launch()))

@@ -9,18 +9,22 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from api_double.server import ApiDouble
 from api_double.store import RESOURCES
+from kubernetes.client import Configuration
 
 from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient
 from jupyter_aliquot.provisioner.kubernetes.documents import Documents
-from jupyter_aliquot.provisioner.kubernetes.lease import Leadership
+from jupyter_aliquot.provisioner.kubernetes.lease import LEASE_SECONDS, Leadership
 from jupyter_aliquot.provisioner.kubernetes.permissions import PERMISSIONS
 from jupyter_aliquot.provisioner.kubernetes.settings import Cluster as ClusterSettings
+from tests.system.cable import Cable
 
 from .conftest import PATIENCE_SECONDS, Cluster, until
 
@@ -69,6 +73,32 @@ def test_a_leader_leads_on_while_the_api_is_away_and_until_another_replica_does(
     a_double.store.replace(LEASES, "default", "gateway", taken)
     a_double.come_back()
     assert lost.wait(PATIENCE_SECONDS)
+
+
+def test_a_leader_that_is_cut_off_commits_nothing_when_another_one_takes_over(
+    a_double: ApiDouble, on_double: Cluster, tmp_path: Path
+) -> None:
+    port = urlsplit(a_double.url).port
+    assert port is not None
+    cable = Cable(port)
+    behind = Configuration(host=f"http://127.0.0.1:{cable.port}")
+    renewed = tmp_path / "leads"
+    lost = threading.Event()
+    one = Leadership(behind, "default", "gateway", "a", renewed.touch)
+    assert not one.is_current()
+    one.acquire()
+    one.keep(lost.set)
+    assert one.is_current()
+    assert renewed.exists()
+    cable.cut()
+    replica(on_double, "b").acquire()
+    assert not one.is_current()
+    assert time.time() - renewed.stat().st_mtime >= LEASE_SECONDS
+    assert not lost.is_set(), "it does not know of the other one yet"
+    cable.mend()
+    assert lost.wait(PATIENCE_SECONDS)
+    assert not one.is_current()
+    cable.close()
 
 
 def test_an_answer_that_is_no_lease_ends_no_renewal(a_double: ApiDouble, on_double: Cluster) -> None:
