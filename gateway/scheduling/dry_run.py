@@ -188,7 +188,7 @@ def _plan_until_settled(ledger: LedgerSnapshot, queue: Sequence[Pending], now: f
 def _queued(candidate: Candidate, position: int, why: WaitReason, quota: int | None) -> DryRun:
     if not candidate.is_queued:
         return DryRun(candidate.request, Outcome.NEVER, f"not now: {why.clause}", quota_bytes=quota)
-    ahead = f"queued behind {position - 1}" if position > 1 else "queued"
+    ahead = f"queued, {position - 1} ahead" if position > 1 else "queued"
     return DryRun(candidate.request, Outcome.QUEUED, f"{ahead}: {why.clause}", position, quota)
 
 

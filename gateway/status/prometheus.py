@@ -39,11 +39,11 @@ _DEVICE_GAUGES: tuple[tuple[str, Callable[[Device], float | None], str], ...] = 
         lambda one: one["used_bytes"],
         "Memory in use by all processes, as the driver reports it.",
     ),
-    ("aliquot_device_memory_reserved_bytes", lambda one: one["reserved_bytes"], "Memory promised to kernels."),
+    ("aliquot_device_memory_reserved_bytes", lambda one: one["reserved_bytes"], "Memory reserved for kernels."),
     (
         "aliquot_device_reserved_gpus",
         lambda one: one["reserved_gpus"],
-        "Share of the device promised to kernels, 1 for all of it.",
+        "Share of the device reserved for kernels, 1 for all of it.",
     ),
     (
         "aliquot_device_utilization_percent",
@@ -60,7 +60,7 @@ _DEVICE_GAUGES: tuple[tuple[str, Callable[[Device], float | None], str], ...] = 
     (
         "aliquot_device_overcommit_ratio",
         lambda one: one["overcommit"],
-        "How many times its memory may be promised.",
+        "How many times its memory may be reserved.",
     ),
     ("aliquot_device_lost", lambda one: one["lost"], "1 for a device that vanished."),
 )

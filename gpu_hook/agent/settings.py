@@ -91,10 +91,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="what lies below: the NVIDIA driver, or the software GPU (default: what is found)",
     )
-    parser.add_argument("--softgpu-devices", type=_positive_int, metavar="N", help="devices of the software GPU")
-    parser.add_argument("--softgpu-memory", type=parse_bytes, metavar="BYTES", help="memory of each, for example 16GiB")
-    parser.add_argument("--softgpu-sm-count", type=_positive_int, metavar="N", help="multiprocessors of each")
-    parser.add_argument("--softgpu-link-gbps", type=_positive_float, metavar="X", help="speed of each one's link, GB/s")
+    software = parser.add_argument_group("software GPU")
+    software.add_argument("--softgpu-devices", type=_positive_int, metavar="N", help="devices of the software GPU")
+    software.add_argument(
+        "--softgpu-memory", type=parse_bytes, metavar="BYTES", help="memory of each, for example 16GiB"
+    )
+    software.add_argument("--softgpu-sm-count", type=_positive_int, metavar="N", help="multiprocessors of each")
+    software.add_argument(
+        "--softgpu-link-gbps", type=_positive_float, metavar="X", help="speed of each one's link, GB/s"
+    )
     parser.add_argument(
         "--exit-when-idle",
         type=_positive_float,
@@ -134,7 +139,8 @@ def _add_memory_rules(parser: argparse.ArgumentParser) -> None:
         metavar="BYTES",
         help="page-locked memory that every kernel may have, however small its share (default 1GiB)",
     )
-    parser.add_argument(
+    advanced = parser.add_argument_group("advanced: memory")
+    advanced.add_argument(
         "--context-slack",
         type=parse_bytes,
         default=AgentSettings.context_slack_bytes,

@@ -63,6 +63,15 @@ test('amounts read in binary units', () => {
   assert.equal(percent(30, 16), '100%');
 });
 
+test('a time of today has no date, one of another year has its year', () => {
+  const now = new Date(2026, 10, 30, 12, 0);
+  const told = (...date) => quantities.formatTime(new Date(...date).toISOString(), now);
+  assert.match(told(2026, 10, 30, 9, 5), /^0?9:05( AM)?$/);
+  assert.match(told(2026, 10, 29, 9, 5), /^Nov 29, 0?9:05( AM)?$/);
+  assert.match(told(2027, 1, 3, 9, 5), /^Feb 3, 2027, 0?9:05( AM)?$/);
+  assert.equal(quantities.formatTime('soon', now), '');
+});
+
 test('GPU time reads in per cent that add up', () => {
   const parts = (share_used, fair_share) => compute.shareParts({ share_used, fair_share });
   assert.deepEqual(parts(0.5, 0.75), { used: 50, held: 25, free: 25 });

@@ -85,13 +85,13 @@ test('what ran out is told with its amounts and what a larger size would mean, a
 });
 
 test('advice that would be cut keeps what a larger size would mean, and lets amounts go', () => {
-  const queued = 'queued behind 2: needs 0.5 GPU; 0.25 is free on gpu0';
+  const queued = 'queued, 2 ahead: needs 0.5 GPU; 0.25 is free on gpu0';
   assert.equal(said('train.ipynb', queued), `train.ipynb ran out of GPU memory. With 0.5 GPU: ${queued}`);
 });
 
 test('of a long name its middle goes before what a larger size would mean', () => {
-  const queued = 'queued behind 2: needs 0.5 GPU; 0.25 is free on gpu0';
+  const queued = 'queued, 2 ahead: needs 0.5 GPU; 0.25 is free on gpu0';
   const told = said('experiment-with-a-learning-rate-that-decays-and-a-larger-batch-2026-11-23.ipynb', queued);
   assert.ok(told.length <= LAB_SHOWS, told);
-  assert.match(told, /^experiment-with-.*….*-11-23\.ipynb ran out of GPU memory\. With 0\.5 GPU: queued behind 2: needs 0\.5 GPU; 0\.25 is free on gpu0$/);
+  assert.match(told, /^experiment-with-.*….*-11-23\.ipynb ran out of GPU memory\. With 0\.5 GPU: queued, 2 ahead: needs 0\.5 GPU; 0\.25 is free on gpu0$/);
 });

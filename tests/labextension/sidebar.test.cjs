@@ -29,7 +29,7 @@ test('the state of a kernel in a list has its place in the queue, and nothing th
   const queued = { state: 'queued', queue_position: 2, queue_length: 5 };
   const states = [queued, { ...queued, queue_position: null }, aKernel({ execution_state: 'busy' }), { state: 'swapped_out' }];
   const words = states.map(kernel => stateWord(kernel, trans));
-  assert.deepEqual(words, ['queued: position 2 of 5', 'queued', 'on GPU', 'swapped out']);
+  assert.deepEqual(words, ['queued: 1 ahead', 'queued', 'on GPU', 'swapped out']);
 });
 
 test('the parts of a device add up to its memory, whatever is said', () => {

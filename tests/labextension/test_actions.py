@@ -46,9 +46,9 @@ def test_a_resize_is_looked_at_and_asked_for(a_panel: ScriptedPanel, actions: Lo
     script = a_panel.script
     actions.get_by_text("Changes without a restart.").wait_for()
     assert actions.get_by_role("button", name="Resize").is_disabled()
-    script.dry_run = {"outcome": "queued", "position": 2, "message": "queued behind 1"}
+    script.dry_run = {"outcome": "queued", "position": 2, "message": "queued, 1 ahead"}
     actions.get_by_role("spinbutton", name="GPU share").fill("0.5")
-    actions.get_by_role("status").get_by_text("Queued behind 1.").wait_for()
+    actions.get_by_role("status").get_by_text("Queued, 1 ahead.").wait_for()
     asked = parse_qs(script.asked_dry_runs[-1])
     assert asked == {"gpus": ["0.5"], "memory": ["null"], "priority": ["normal"], "kernel": ["k-1"]}
     assert actions.get_by_role("slider", name="GPU share").get_attribute("aria-valuetext") == "0.5 GPU"
@@ -56,7 +56,7 @@ def test_a_resize_is_looked_at_and_asked_for(a_panel: ScriptedPanel, actions: Lo
     slider.press("ArrowRight")
     actions.get_by_role("checkbox", name="Set memory limit separately").check()
     actions.get_by_role("spinbutton", name="Memory limit").fill("6")
-    actions.get_by_role("radio", name="low").check()
+    actions.get_by_role("group", name="Priority").get_by_role("radio", name="low").check()
     actions.get_by_role("button", name="Resize").click()
     want = {"gpus": 0.51, "memory": 6 * GIB, "priority": "low"}
     _eventually(a_panel, lambda: script.asked == [("PATCH", "", want)], "the server is asked for what changes")
@@ -95,7 +95,7 @@ def test_a_refusal_is_said_beside_the_button(a_panel: ScriptedPanel, actions: Lo
 def test_a_change_that_waits_is_given_up(a_panel: ScriptedPanel, actions: Locator) -> None:
     waiting = {"state": "queued", "reason": "Needs 0.25 GPU more; none is free on gpu0", "position": 2, **_SIZE}
     a_panel.script.body["kernels"][0]["resize"] = waiting
-    actions.get_by_text("Resize to 0.5 GPU queued: position 2.").wait_for()
+    actions.get_by_text("Resize to 0.5 GPU queued: 1 ahead.").wait_for()
     actions.get_by_role("button", name="Cancel Resize").click()
     _eventually(a_panel, lambda: a_panel.script.asked == [("DELETE", "resize", None)], "the request is withdrawn")
 

@@ -32,7 +32,7 @@ _DRY_RUN = {
     "priority": "normal",
     "outcome": "queued",
     "position": 1,
-    "message": "queued behind 1",
+    "message": "queued, 1 ahead",
 }
 _SIZE = {"name": "python3.gpu-0.5", "base": "python3", "display_name": "Python 3", "gpus": 0.5, "description": ""}
 
@@ -63,7 +63,7 @@ def test_memory_that_was_not_enough_is_told_with_a_size_that_is(
     a_script.body["kernels"][0]["required_bytes"] = int(6.2 * GIB)
     a_scripted_lab.show_panel()
     short = toast.filter(has_text="train.ipynb ran out of its GPU memory: it has 4.0 GiB, and needed at least 6.2 GiB.")
-    short.get_by_text("With 0.5 GPU: queued behind 1").wait_for()
+    short.get_by_text("With 0.5 GPU: queued, 1 ahead").wait_for()
     short.get_by_role("button", name="Queue for 0.5 GPU").click()
     toast.get_by_text("train.ipynb is queued for 0.5 GPU: waits for 4 GiB").wait_for()
     assert asked == [("PATCH", {"gpus": 0.5, "memory": None, "priority": "normal"})]

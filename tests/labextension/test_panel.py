@@ -72,8 +72,16 @@ def test_a_bar_divides_a_device_by_who_holds_what(a_panel: ScriptedPanel) -> Non
     a_panel.shown.get_by_text("3.0 GiB swapped out to the host, 2.0 GiB of it yours").wait_for()
     legend = a_panel.shown.get_by_role("list", name="Legend of the bars").get_by_role("listitem")
     assert [text.split(":")[0].strip() for text in legend.all_text_contents()] == [
-        *("yours", "others", "burstable", "reserved", "swapped out", "free")
+        *("yours", "others", "burstable", "guaranteed, unused", "swapped out", "free")
     ]
+
+
+def test_a_full_gpu_on_which_more_kernels_may_start_says_both(a_panel: ScriptedPanel) -> None:
+    """A queued kernel then reads "0.64 GPU is free": that is of what may be reserved, not of the memory."""
+    device = a_panel.script.body["devices"][0]
+    device.update(used_bytes=16 * GIB, mine_bytes=16 * GIB, reserved_bytes=37 * GIB, reserved_gpus=2.36, overcommit=3.0)
+    for want in ["37.0 GiB reserved (2.36 of up to 3 GPUs)", "no memory free"]:
+        _devices(a_panel).get_by_text(want).wait_for()
 
 
 def test_bars_keep_their_parts_in_forced_colors(a_panel: ScriptedPanel) -> None:
@@ -131,12 +139,12 @@ def test_a_kernel_says_where_its_memory_is(a_panel: ScriptedPanel) -> None:
     told = [
         "restoring",
         "others have their turn",
-        "resize queued: position 2",
+        "resize queued: 1 ahead",
         "Needs 0.25 GPU more; none is free on gpu0",
     ]
     for want in [*told, "restoring: 1.0 of 3.0 GiB"]:
         _kernels(a_panel).get_by_text(want).first.wait_for()
-    a_panel.shown.get_by_text("Yours is at position 2.").wait_for()
+    a_panel.shown.get_by_text("Ahead of yours: 1.").wait_for()
 
 
 def test_software_gpu_names_its_limits_and_a_real_one_has_none(a_panel: ScriptedPanel) -> None:
@@ -158,9 +166,9 @@ def test_kernels_come_wait_and_go_and_the_quota_is_told(a_panel: ScriptedPanel) 
     script.body["kernels"].append(script.a_kernel(id="k-2", label="", gpus=2.5, **pending))
     script.body["queue"]["length"] = 2
     script.body["user"]["gpu_limit"] = {"gpus": 3, "held_gpus": 2.75, "left_gpus": 0.25}
-    for want in ["python3.gpu-0.25", "2.5 GPUs", "queued: position 2 of 2", "0.25 GPU is free now"]:
+    for want in ["python3.gpu-0.25", "2.5 GPUs", "queued: 1 ahead", "0.25 GPU is free now"]:
         a_panel.shown.get_by_text(want, exact=True).wait_for()
-    a_panel.shown.get_by_text("2 kernels are queued. Yours is at position 2.").wait_for()
+    a_panel.shown.get_by_text("2 kernels are queued. Ahead of yours: 1.").wait_for()
     a_panel.shown.get_by_text("Your GPU limit: 2.75 of 3 GPU held, 0.25 left").wait_for()
     assert a_panel.shown.get_by_role("meter", name="Your GPU limit").get_attribute("aria-valuenow") == "2.75"
     script.body["kernels"] = []
@@ -175,9 +183,9 @@ def test_a_kernel_in_the_queue_says_between_which_times_it_probably_starts(a_pan
     }
     pending = {"state": "queued", "queue_position": 1, "queue_length": 1, "devices": [], "predicted_start": told}
     script.body["kernels"].append(script.a_kernel(id="k-2", label="", gpus=1, **pending))
-    a_panel.shown.get_by_text("queued: position 1 of 1; probably starts in 3–8 min", exact=True).wait_for()
+    a_panel.shown.get_by_text("queued: next; probably starts in 3–8 min", exact=True).wait_for()
     script.body["kernels"][-1]["expected_start"] = (now + timedelta(days=1)).isoformat()
-    a_panel.shown.get_by_text("queued: position 1 of 1; expected to start at").wait_for()
+    a_panel.shown.get_by_text("queued: next; expected to start at").wait_for()
 
 
 def test_absent_agent_says_what_to_do_and_the_panel_recovers(a_panel: ScriptedPanel) -> None:

@@ -92,6 +92,7 @@ def test_a_folder_is_shared_accepted_and_ended_by_an_administrator(
     told = bob.page.locator(".Toastify__toast", has_text="alice shares the folder project with you, to read and write.")
     told.get_by_role("button", name="Show shared folders").click()
     assert "/shared/alice/project" in row_of(offered, "Shared with me", "project").inner_text()
+    row_of(offered, "Shared with me", "project").get_by_text("alice stops sharing it").wait_for()
     row_of(offered, "Shared with me", "project").get_by_text("waits for your answer").wait_for()
     accept = offered.get_by_role("button", name="Accept project of alice")
     accept.focus()

@@ -38,6 +38,9 @@ def test_a_users_month_is_shown_by_size_and_saved_as_csv(an_aliquot_lab: LabProc
     assert "0.25" in {row["size"] for row in rows}
     shown.get_by_label("Month").fill("2001-01")
     shown.get_by_text("No GPU time was counted in this month.").wait_for()
+    shown.get_by_label("Month").fill("2199-01")
+    shown.get_by_text("This month has not begun.").wait_for()
+    shown.get_by_text("Held: size times the time on the GPU or swapped out. Charged: what is held").wait_for()
     assert lab.errors == []
     an_aliquot_lab.end_kernels()
 

@@ -34,6 +34,7 @@ class ComputeSettings:
 
 def add_compute_arguments(parser: argparse.ArgumentParser) -> None:
     default = ComputeSettings()
+    advanced = parser.add_argument_group("advanced: GPU time")
     parser.add_argument(
         "--compute-control",
         choices=tuple(CONTROLLERS),
@@ -45,25 +46,28 @@ def add_compute_arguments(parser: argparse.ArgumentParser) -> None:
         "--compute-cap",
         choices=CAPS,
         default=default.cap,
-        help=("whose share of a device is a hard limit, even where no other kernel wants the rest (default none)"),
+        help=(
+            "whose share of a device is a hard limit, even where no other kernel wants the rest; opportunistic: of "
+            "low-priority kernels (default none)"
+        ),
     )
-    parser.add_argument(
+    advanced.add_argument(
         "--slowdown-target",
         type=_percent(0.1, 50),
         default=default.slowdown_target,
         metavar="PERCENT",
-        help="how much slower production may become for opportunistic work "
+        help="how much slower normal-priority work may become for low-priority work "
         f"(default {100 * default.slowdown_target:g})",
     )
-    parser.add_argument(
+    advanced.add_argument(
         "--compute-floor",
         type=_percent(0, 50),
         default=default.floor,
         metavar="PERCENT",
-        help="of a device, for opportunistic kernels beside production that never pauses: so that no "
+        help="of a device, for low-priority kernels while normal-priority work never pauses: so that no "
         f"kernel starves (default {100 * default.floor:g})",
     )
-    parser.add_argument(
+    advanced.add_argument(
         "--compute-period",
         type=_milliseconds,
         default=default.period,

@@ -25,16 +25,17 @@ class GatewayAddress:
 
 def add_dialing_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options, for the agent's own command line and for ``aliquot agent``."""
-    parser.add_argument(
+    group = parser.add_argument_group("a gateway on another machine")
+    group.add_argument(
         "--gateway",
         type=agents_url,
         metavar="URL",
         help="dial this gateway, which runs on another machine (http://HOST:PORT/BASE); needs --token-file",
     )
-    parser.add_argument(
+    group.add_argument(
         "--token-file", type=Path, metavar="FILE", help="file with the token for --gateway; read at each connection"
     )
-    parser.add_argument(
+    group.add_argument(
         "--node", type=_node_name, metavar="NAME", help="this node's name (default: the machine's host name)"
     )
 

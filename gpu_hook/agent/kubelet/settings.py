@@ -48,27 +48,28 @@ class KubeletSettings:
 
 def add_kubelet_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options, for the agent's own command line and for ``aliquot agent``."""
-    parser.add_argument(
+    group = parser.add_argument_group("kernels in pods")
+    group.add_argument(
         "--kubelet",
         type=Path,
         metavar="DIR",
         help="be a device plugin of the kubelet with this folder (usually /var/lib/kubelet), for kernels in pods",
     )
-    parser.add_argument(
+    group.add_argument(
         "--kernel-slots",
         type=_slots,
         default=_SLOTS,
         metavar="N",
         help=f"kernel pods that this node may have, with --kubelet (default {_SLOTS})",
     )
-    parser.add_argument(
+    group.add_argument(
         "--kernel-resource",
         type=_resource,
         default=KERNEL_RESOURCE,
         metavar="NAME",
         help=f"resource that kernel pods request, with --kubelet (default {KERNEL_RESOURCE})",
     )
-    parser.add_argument(
+    group.add_argument(
         "--gpu-resource",
         type=_resource,
         default=GPU_RESOURCE,

@@ -123,7 +123,8 @@ def read_lease_settings(options: argparse.Namespace) -> LeaseSettings:
 
 
 def _add_policy(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    advanced = parser.add_argument_group("advanced: turns on a GPU")
+    advanced.add_argument(
         "--checkpoint-after",
         type=_seconds,
         metavar="SECONDS",
@@ -132,7 +133,7 @@ def _add_policy(parser: argparse.ArgumentParser) -> None:
     times = {
         "hold": (
             Policy.hold_seconds,
-            "a kernel that was swapped in stays so long, except opportunistic for production",
+            "a kernel that was swapped in stays so long; a low-priority one leaves for normal priority at once",
         ),
         "quantum": (Policy.quantum_seconds, "a busy kernel's turn when an equal waits, at least 4 times its moves"),
         "patience": (Policy.patience_seconds, "after that, more than the guarantee is wanted as much as the guarantee"),
@@ -143,7 +144,7 @@ def _add_policy(parser: argparse.ArgumentParser) -> None:
         "silence": (Policy.silent_seconds, "a cell that has made no GPU call for so long may be swapped out"),
     }
     for name, (seconds, text) in times.items():
-        parser.add_argument(
+        advanced.add_argument(
             f"--lease-{name}",
             type=_seconds,
             default=seconds,

@@ -60,6 +60,7 @@ def add_swap_arguments(parser: argparse.ArgumentParser, parse_bytes: Callable[[s
         metavar="DIR",
         help="when host memory for swapped kernels is used up, copy into private files here (default: refuse the swap)",
     )
+    advanced = parser.add_argument_group("advanced: copies in host memory")
     sizes = {
         "segment": (pieces, "largest piece of host memory for a swapped kernel, a multiple of 2MiB (default 1GiB)"),
         "ring": (pieces, "page-locked memory through which each process copies, a multiple of 2MiB (default 128MiB)"),
@@ -67,14 +68,14 @@ def add_swap_arguments(parser: argparse.ArgumentParser, parse_bytes: Callable[[s
         "least": (parse_bytes, "smaller allocations are never swapped (default 1MiB)"),
     }
     for name, (read, text) in sizes.items():
-        parser.add_argument(f"--swap-{name}", type=read, metavar="BYTES", help=text)
+        advanced.add_argument(f"--swap-{name}", type=read, metavar="BYTES", help=text)
     counts = {
         "threads": "threads of each process between that ring and host memory (default 2)",
         "streams": "streams of each process and device while it copies (default 2)",
     }
     for name, text in counts.items():
-        parser.add_argument(f"--swap-{name}", type=_count, metavar="N", help=text)
-    parser.add_argument(
+        advanced.add_argument(f"--swap-{name}", type=_count, metavar="N", help=text)
+    advanced.add_argument(
         "--swap-drain",
         type=_milliseconds,
         metavar="MILLISECONDS",

@@ -58,7 +58,7 @@ export function formatSeconds(seconds: number): string {
   return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
 }
 
-/** `12:03` today, `Nov 21, 12:03` on other days; as the reader's language has it. */
+/** `12:03` today, `Nov 21, 12:03` on other days, with the year if it is another; as the reader's language has it. */
 export function formatTime(iso: string, now: Date): string {
   const at = new Date(iso);
   if (isNaN(at.getTime())) {
@@ -66,7 +66,9 @@ export function formatTime(iso: string, now: Date): string {
   }
   const time: Intl.DateTimeFormatOptions = { hour: '2-digit', minute: '2-digit' };
   const isToday = at.toDateString() === now.toDateString();
-  return at.toLocaleString([], isToday ? time : { month: 'short', day: 'numeric', ...time });
+  const day: Intl.DateTimeFormatOptions = { month: 'short', day: 'numeric', ...time };
+  const year: Intl.DateTimeFormatOptions = at.getFullYear() === now.getFullYear() ? {} : { year: 'numeric' };
+  return at.toLocaleString([], isToday ? time : { ...day, ...year });
 }
 
 /** `3–8 min`, `1–3 h`: between which times from now, in whole minutes or hours. */

@@ -6,6 +6,7 @@ import { TranslationBundle } from '@jupyterlab/translation';
 import { isSharedWithMe, suffices } from './kernel_access';
 import { formatPart, formatShare } from '../base/quantities';
 import { IKernel, IMemoryQueue } from '../tokens';
+import { queuedText } from './state_word';
 import { awaitsRoom } from './waits';
 
 /** `0.25 GPU`, `2.5 GPUs`, `No GPU` */
@@ -31,7 +32,7 @@ export function kernelMemory(kernel: IKernel): string | null {
 export function kernelState(kernel: IKernel, trans: TranslationBundle): string {
   switch (kernel.state) {
     case 'queued':
-      return waitsBehind(kernel.queue_position === null ? null : kernel.queue_position - 1, trans);
+      return queuedText(kernel.queue_position, trans);
     case 'starting':
       return trans.__('starting');
     case 'on_gpu':
@@ -124,13 +125,5 @@ function wakes(kernel: IKernel, trans: TranslationBundle): string {
 }
 
 function forMemory({ ahead }: IMemoryQueue, trans: TranslationBundle): string {
-  return ahead > 0 ? waitsBehind(ahead, trans) : trans.__('queued for memory');
-}
-
-/** The number of requests ahead, in either queue. */
-function waitsBehind(ahead: number | null, trans: TranslationBundle): string {
-  if (ahead === null) {
-    return trans.__('queued');
-  }
-  return ahead > 0 ? trans._n('queued: %1 ahead', 'queued: %1 ahead', ahead) : trans.__('queued: next');
+  return ahead > 0 ? queuedText(ahead + 1, trans) : trans.__('queued for memory');
 }

@@ -6,9 +6,7 @@ import { IKernel, ITranslation } from '../tokens';
 export function stateWord(kernel: IKernel, trans: ITranslation): string {
   switch (kernel.state) {
     case 'queued':
-      return kernel.queue_position === null
-        ? trans.__('queued')
-        : trans.__('queued: position %1 of %2', String(kernel.queue_position), String(kernel.queue_length));
+      return queuedText(kernel.queue_position, trans);
     case 'starting':
       return trans.__('starting');
     case 'on_gpu':
@@ -22,4 +20,12 @@ export function stateWord(kernel: IKernel, trans: ITranslation): string {
     default:
       return trans.__('ended');
   }
+}
+
+/** The place in a queue, for all that waits: a start, a larger size, memory. Null where there is no order. */
+export function queuedText(position: number | null, trans: ITranslation): string {
+  if (position === null) {
+    return trans.__('queued');
+  }
+  return position > 1 ? trans.__('queued: %1 ahead', String(position - 1)) : trans.__('queued: next');
 }

@@ -182,13 +182,13 @@ def a_state(*free: int, pending: int = 0, limit: int | None = None, **rest: Any)
             a_state(25, pending=2),
             Request(GpuShare(50)),
             "queued",
-            "queued behind 2: needs 0.5 GPU; 0.25 GPU is free on gpu0",
+            "queued, 2 ahead: needs 0.5 GPU; 0.25 GPU is free on gpu0",
         ),
         (
             a_state(75, pending=1),
             Request(GpuShare(50)),
             "queued",
-            "queued behind 1: needs 0.5 GPU; enough is free, but requests ahead of it come first",
+            "queued, 1 ahead: needs 0.5 GPU; enough is free, but requests ahead of it come first",
         ),
         (a_state(100, 60), Request(GpuShare(200)), "queued", "queued: needs 2 GPUs; 1 of 2 GPUs is free"),
         (

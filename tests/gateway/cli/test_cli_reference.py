@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,12 @@ def test_every_option_of_the_agent_is_documented() -> None:
     options = [word for word in parser.format_usage().replace("[", " ").split() if word.startswith("--")]
     assert options
     assert not [option for option in options if option not in section]
+
+
+def test_the_options_of_the_agent_that_few_need_stand_below_the_others() -> None:
+    section = PAGE.read_text().split("\n## aliquot agent\n", 1)[1].split("\n## ", 1)[0]
+    often, *seldom = re.split(r"\n(?=advanced: )", section.split("\noptions:\n", 1)[1])
+    assert len(seldom) == 4, "memory, GPU time, turns, copies"
+    assert "--overcommit auto|RATIO" in often
+    for option in ("--context-slack", "--lease-hold", "--swap-ring", "--compute-period"):
+        assert f"\n  {option}" not in often

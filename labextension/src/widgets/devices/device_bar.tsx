@@ -71,9 +71,13 @@ export function memoryFacts(device: IDevice, parts: IDeviceParts, trans: Transla
   }
   if (device.reserved_bytes > 0) {
     const share = formatShare(device.reserved_gpus);
-    facts.push(trans.__('%1 reserved (%2 of 1 GPU)', say(device.reserved_bytes), share));
+    facts.push(
+      device.overcommit > 1
+        ? trans.__('%1 reserved (%2 of up to %3 GPUs)', say(device.reserved_bytes), share, formatShare(device.overcommit))
+        : trans.__('%1 reserved (%2 of 1 GPU)', say(device.reserved_bytes), share)
+    );
   }
-  facts.push(parts.free > 0 ? trans.__('%1 free', say(parts.free)) : trans.__('nothing free'));
+  facts.push(parts.free > 0 ? trans.__('%1 free', say(parts.free)) : trans.__('no memory free'));
   return facts;
 }
 

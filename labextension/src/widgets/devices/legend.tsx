@@ -25,7 +25,7 @@ export function Legend({ parts, trans }: ILegendProps): JSX.Element {
     [
       has('mineHeld') ? 'mine-held' : 'others-held',
       has('mineHeld') || has('othersHeld'),
-      trans.__('reserved'),
+      trans.__('guaranteed, unused'),
       trans.__('Guaranteed to kernels that do not use it now')
     ],
     [

@@ -33,8 +33,8 @@ export function StateNotices({ state, trans }: { state: IState; trans: Translati
       {status && status.node.untracked_processes > 0 && (
         <Notice kind="info">
           {trans._n(
-            '%1 process on the GPUs belongs to no kernel: its memory is not promised to any kernel.',
-            '%1 processes on the GPUs belong to no kernel: their memory is not promised to any kernel.',
+            '%1 process on the GPUs belongs to no kernel: no kernel can reserve its memory.',
+            '%1 processes on the GPUs belong to no kernel: no kernel can reserve their memory.',
             status.node.untracked_processes
           )}
         </Notice>

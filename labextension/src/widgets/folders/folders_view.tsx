@@ -3,6 +3,7 @@
 
 import * as React from 'react';
 
+import { formatTime } from '../../base/quantities';
 import { grouped, IFolderSource } from '../../folders/folder_source';
 import { IInvitation, IInvitations, IInvitationWish, ITranslation } from '../../tokens';
 import { Table } from '../admin/table';
@@ -197,8 +198,8 @@ function accessText(access: IInvitation['access'], trans: ITranslation): string 
   return access === 'write' ? trans.__('read and write') : trans.__('read');
 }
 
-function untilText({ until }: IInvitation, trans: ITranslation): string {
-  return until === null ? trans.__('ended by hand') : new Date(until).toLocaleString();
+function untilText({ until, owner }: IInvitation, trans: ITranslation): string {
+  return until === null ? trans.__('%1 stops sharing it', owner) : formatTime(until, new Date());
 }
 
 function stateText({ answer, problem }: IInvitation, trans: ITranslation): string {

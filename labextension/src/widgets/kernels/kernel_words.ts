@@ -3,6 +3,7 @@
 import { TranslationBundle } from '@jupyterlab/translation';
 
 import { kernelParts } from '../../model/device_parts';
+import { queuedText } from '../../model/state_word';
 import { expected } from '../../model/waits';
 import { formatBytes, formatPart, formatSeconds, formatShare, formatTime } from '../../base/quantities';
 import { IHostMemory, IKernel } from '../../tokens';
@@ -78,11 +79,7 @@ function stateText(kernel: IKernel, trans: TranslationBundle): string {
     case 'queued':
       return kernel.queue_position === null
         ? trans.__('queued')
-        : expected(
-            trans.__('queued: position %1 of %2', String(kernel.queue_position), String(kernel.queue_length)),
-            kernel,
-            trans
-          );
+        : expected(queuedText(kernel.queue_position, trans), kernel, trans);
     case 'starting':
       return trans.__('starting');
     case 'ended':

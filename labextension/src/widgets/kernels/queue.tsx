@@ -1,4 +1,4 @@
-// The queue: its length, and the positions of the user's own kernels. Each entry tells what its
+// The queue: its length, and how many requests are ahead of the user's own kernels. Each entry tells what its
 // kernel waits for.
 
 import { TranslationBundle } from '@jupyterlab/translation';
@@ -29,7 +29,7 @@ export function QueueLine({ status, kernels, trans }: IQueueProps): JSX.Element 
 }
 
 function where(places: readonly number[], trans: TranslationBundle): string {
-  return places.length === 1
-    ? trans.__('Yours is at position %1.', String(places[0]))
-    : trans.__('Yours are at positions %1.', places.join(', '));
+  return places.length === 1 && places[0] === 1
+    ? trans.__('Yours is next.')
+    : trans.__('Ahead of yours: %1.', places.map(place => place - 1).join(', '));
 }

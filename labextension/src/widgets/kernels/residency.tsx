@@ -3,6 +3,7 @@
 import { TranslationBundle } from '@jupyterlab/translation';
 
 import { formatBytes, formatTime } from '../../base/quantities';
+import { queuedText } from '../../model/state_word';
 import { inSeconds } from '../../model/waits';
 import { IKernel } from '../../tokens';
 
@@ -49,7 +50,7 @@ export function residencyFacts(kernel: IKernel, trans: TranslationBundle): strin
     said.push(residency.refusal ? trans.__('never swapped: %1', residency.refusal) : trans.__('never swapped'));
   }
   if (kernel.resize) {
-    said.push(trans.__('resize queued: position %1', String(kernel.resize.position)));
+    said.push(trans.__('resize %1', queuedText(kernel.resize.position, trans)));
   }
   return said;
 }

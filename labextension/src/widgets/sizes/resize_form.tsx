@@ -9,6 +9,7 @@ import { AliquotClient } from '../../client/client';
 import { LatestAnswer } from '../../base/latest_answer';
 import { GpuKernelsModel, kernelTitle } from '../../model/model';
 import { formatBytes, formatShare } from '../../base/quantities';
+import { queuedText } from '../../model/state_word';
 import {
   change,
   firstMemoryGib,
@@ -101,7 +102,7 @@ export function ResizeForm(props: IResizeFormProps): JSX.Element {
 }
 
 function waits(gpus: number, position: number, trans: TranslationBundle): string {
-  return trans.__('Resize to %1 GPU queued: position %2.', formatShare(gpus), String(position));
+  return trans.__('Resize to %1 GPU %2.', formatShare(gpus), queuedText(position, trans));
 }
 
 interface ISizeFieldsProps extends IResizeFormProps {
@@ -145,7 +146,7 @@ function SizeFields({ kernel, status, trans, chosen, choose }: ISizeFieldsProps)
         />
       )}
       <fieldset className="aliquot-Resize-class">
-        <legend className="jp-sr-only">{trans.__('Class')}</legend>
+        <legend>{trans.__('Priority')}</legend>
         {PRIORITIES.map(one => (
           <label key={one} className="aliquot-Resize-choice" title={priorityHint(one, trans)}>
             <input

@@ -3,6 +3,7 @@
 import { TranslationBundle } from '@jupyterlab/translation';
 
 import { kernelSize } from '../../model/kernel_line';
+import { queuedText } from '../../model/state_word';
 import { formatBytes } from '../../base/quantities';
 import { problemOf, stepped } from '../../sizes/resize_request';
 import { sharingText } from '../../sizes/sharing_words';
@@ -40,7 +41,7 @@ export function dryRunText(dryRun: IDryRun, trans: TranslationBundle, isRunning 
   return sentence(message);
 }
 
-/** The dry run in the few words that a card has room for: `starts now`, `2 ahead`, `never fits`. */
+/** The dry run in the few words that a card has room for: `starts now`, `queued: 2 ahead`, `never fits`. */
 export function cardText(dryRun: IDryRun, trans: TranslationBundle, isRunning: boolean): string {
   const { outcome, position, message, memory_sharing: sharing, keeps_memory: keeps } = dryRun;
   switch (outcome) {
@@ -50,7 +51,7 @@ export function cardText(dryRun: IDryRun, trans: TranslationBundle, isRunning: b
       }
       return sharing ? trans.__('starts now, shares memory') : keeps ? trans.__('starts now, keeps its memory') : trans.__('starts now');
     case 'queued':
-      return position !== null && position > 1 ? trans.__('queued, %1 ahead', String(position - 1)) : trans.__('queued');
+      return queuedText(position, trans);
     case 'never':
       return message.replace(/:.*/s, '');
   }

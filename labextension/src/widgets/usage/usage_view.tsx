@@ -2,6 +2,7 @@
 
 import * as React from 'react';
 
+import { formatTime } from '../../base/quantities';
 import { IBudget, IGpuHours, ITranslation, IUsageReport } from '../../tokens';
 import { IUsageSource, Kind, KINDS, monthOf } from '../../usage/usage_source';
 import { IColumn, Table } from '../admin/table';
@@ -93,11 +94,18 @@ function Report({ report, by, trans }: { report: IUsageReport; by: Kind; trans: 
       <h2>{trans.__('GPU-hours')}</h2>
       <Table
         label={trans.__('GPU-hours')}
-        empty={trans.__('No GPU time was counted in this month.')}
+        empty={
+          new Date(report.start) > new Date()
+            ? trans.__('This month has not begun.')
+            : trans.__('No GPU time was counted in this month.')
+        }
         columns={columns}
         rows={rows.length === 0 ? [] : [...rows, total]}
       />
-      <p className="aliquot-Admin-note">{trans.__('Days are those of the time zone %1.', report.time_zone)}</p>
+      <p className="aliquot-Admin-note">
+        {trans.__('Held: size times the time on the GPU or swapped out.')} {chargedText(report.charge_by, trans)}{' '}
+        {trans.__('Days are those of the time zone %1.', report.time_zone)}
+      </p>
       {report.budgets.length > 0 && <Budgets budgets={report.budgets} trans={trans} />}
     </div>
   );
@@ -123,13 +131,24 @@ function Budgets({ budgets, trans }: { budgets: readonly IBudget[]; trans: ITran
             budget.kind === 'team' ? trans.__('team %1', budget.name) : budget.name,
             hourText(budget.used_gpu_hours),
             hourText(budget.gpu_hours),
-            new Date(budget.renews_at).toLocaleString(),
+            formatTime(budget.renews_at, new Date()),
             budget.message ?? trans.__('within the budget')
           ]
         }))}
       />
     </>
   );
+}
+
+function chargedText(by: IUsageReport['charge_by'], trans: ITranslation): string {
+  switch (by) {
+    case 'on_gpu':
+      return trans.__('Charged: size times the time on the GPU, weighted by GPU model and priority.');
+    case 'use':
+      return trans.__('Charged: the GPU time used (Working), weighted by GPU model and priority.');
+    default:
+      return trans.__('Charged: what is held, weighted by GPU model and priority.');
+  }
 }
 
 function hours({ working, idle, swapped_out, waiting, held, charged }: IGpuHours): string[] {
