@@ -34,7 +34,6 @@ class ComputeSettings:
 
 def add_compute_arguments(parser: argparse.ArgumentParser) -> None:
     default = ComputeSettings()
-    advanced = parser.add_argument_group("advanced: GPU time")
     parser.add_argument(
         "--compute-control",
         choices=tuple(CONTROLLERS),
@@ -51,6 +50,11 @@ def add_compute_arguments(parser: argparse.ArgumentParser) -> None:
             "low-priority kernels (default none)"
         ),
     )
+    _add_advanced(parser, default)
+
+
+def _add_advanced(parser: argparse.ArgumentParser, default: ComputeSettings) -> None:
+    advanced = parser.add_argument_group("advanced: GPU time")
     advanced.add_argument(
         "--slowdown-target",
         type=_percent(0.1, 50),
