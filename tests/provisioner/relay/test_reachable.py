@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,20 @@ from jupyter_aliquot.provisioner.relay.client import control as client
 from jupyter_aliquot.provisioner.relay.host.left_kernels import kernels_of
 from jupyter_aliquot.provisioner.relay.wire.files import keep_links
 from jupyter_aliquot.provisioner.relay.wire.proc import is_process
+
+# A relay is as patient with a kernel that has no path as test_rules shows; these tests wait for its end.
+_SOON = """
+import runpy
+from jupyter_aliquot.provisioner.relay.server import shutdown_policy
+shutdown_policy._UNREACHABLE_SECONDS = 3.0
+runpy.run_module("jupyter_aliquot.provisioner.relay", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.fixture
+def an_impatient_house(a_house: House) -> House:
+    a_house.settings = replace(a_house.settings, command=(sys.executable, "-c", _SOON))
+    return a_house
 
 
 def kernel_lives(record: client.RelayRecord) -> bool:
@@ -83,32 +98,32 @@ def test_a_relay_that_answers_nothing_is_ended_with_its_kernel(a_house: House, m
     asyncio.run(scene())
 
 
-def test_a_relay_without_a_folder_ends_its_kernel_though_a_cell_runs(a_house: House) -> None:
+def test_a_relay_without_a_folder_ends_its_kernel_though_a_cell_runs(an_impatient_house: House) -> None:
     async def scene() -> None:
-        record = await a_house.kernel(orphan_seconds=86400.0)
+        record = await an_impatient_house.kernel(orphan_seconds=86400.0)
         gateway = await Gateway(record).connect()
         gateway.execute("while True: print('on', flush=True); import time; time.sleep(0.2)")
         await gateway.until(lambda event: isinstance(event, dict) and event["msg_type"] == "stream")
         shutil.rmtree(record.folder)
         gateway.link.close()
-        await until(lambda: not kernel_lives(record) and not lives(record), 90)
-        assert f"event=unreachable kernel={record.kernel_id}" in a_house.runtime.relay_log.read_text()
+        await until(lambda: not kernel_lives(record) and not lives(record))
+        assert f"event=unreachable kernel={record.kernel_id}" in an_impatient_house.runtime.relay_log.read_text()
 
     asyncio.run(scene())
 
 
-def test_a_relay_whose_folder_another_has_ends_its_kernel_and_leaves_the_folder(a_house: House) -> None:
+def test_a_relay_whose_folder_another_has_ends_its_kernel_and_leaves_the_folder(an_impatient_house: House) -> None:
     async def scene() -> None:
-        first = await a_house.kernel()
+        first = await an_impatient_house.kernel()
         async with a_client(first):
             pass  # the kernel is ready: it makes no sockets in the next folder
         (first.folder / "relay.json").unlink()  # the host then knows of no relay, and starts one for the same kernel
-        second = await a_house.kernel(kernel_id=first.kernel_id)
+        second = await an_impatient_house.kernel(kernel_id=first.kernel_id)
         assert second.pid != first.pid
         gateway = await Gateway(second).connect()
         await gateway.idle(gateway.execute("1"))
         names = set(os.listdir(second.kernel_folder))
-        await until(lambda: not kernel_lives(first) and not lives(first), 90)
+        await until(lambda: not kernel_lives(first) and not lives(first))
         assert (set(os.listdir(second.kernel_folder)), client.read_ended(second)) == (names, None)
         assert client.read_relay_record(second.folder).kernel == second.kernel
         assert kernel_lives(second)
