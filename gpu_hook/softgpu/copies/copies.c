@@ -29,7 +29,7 @@ int place_reach(uint64_t address, uint64_t bytes, unsigned device, enum rights r
         *view = window_bytes(address);
         return window_backs(address, bytes, device, rights) ? 0 : -1;
     }
-    *view = (void *)address;
+    *view = managed_view(address);
     struct managed_cost cost = {0}; /* the copy itself is what takes time */
     managed_use(address, bytes, device, rights == RIGHTS_WRITE, &cost);
     return 0;

@@ -7,6 +7,7 @@
 
 #include "device/slots.h"
 #include "driver/driver.h"
+#include "managed/host_faults.h"
 
 #define SMALL_CHARGE 65536ull /* the unit of a block at the end of an allocation */
 #define MOST_PAGES 512        /* of a block */
@@ -77,8 +78,17 @@ uint64_t block_send_home(struct block *block)
     return copied;
 }
 
+uint64_t block_copy_home(struct block *block)
+{
+    uint64_t copied = block->has_home ? 0 : block->charge;
+    block->has_home = 1;
+    return copied;
+}
+
 void block_note_write(struct block *block, unsigned device)
 {
+    if (block->has_home)
+        host_faults_arm(block->start, block->charge);
     block->has_home = 0;
     for (unsigned other = 0; block->devices & ~(1u << device) && other < MACHINE_DEVICES; other++)
         if (other != device && block_is_on(block, other))

@@ -50,10 +50,12 @@ int block_is_on(const struct block *block, unsigned device);
 int block_bring(struct block *block, unsigned device, uint64_t pass, struct managed_cost *cost);
 /* The same where no other has to leave for it. */
 int block_bring_into_room(struct block *block, unsigned device, uint64_t pass, struct managed_cost *cost);
-/* Ends all copies but that of this device, which was written. */
+/* Ends all copies but that of this device, which was written; the host faults at its next use. */
 void block_note_write(struct block *block, unsigned device);
 /* Takes the block off all devices; returns the bytes that had to be copied home. */
 uint64_t block_send_home(struct block *block);
+/* Makes the host's bytes right, and leaves those of devices; returns the bytes that had to be copied. */
+uint64_t block_copy_home(struct block *block);
 /* Takes off the device what other processes have taken the room of. */
 void blocks_settle(unsigned device);
 /* Lets the block of the machine that came first leave for so many bytes; 0 when there is none. */

@@ -1,5 +1,5 @@
-/* Managed allocations, block by block. The bytes lie in host pages; only their residency is counted
- * on devices. */
+/* Managed allocations, block by block. The bytes lie in pages of a file, which the program and the
+ * devices map apart; only their residency is counted on devices. */
 #include "managed/managed.h"
 
 #include <errno.h>
@@ -9,13 +9,16 @@
 #include <sys/sysinfo.h>
 
 #include "driver/driver.h"
+#include "device/backing.h"
 #include "device/engine.h"
 #include "device/ranges.h"
 #include "device/slots.h"
+#include "managed/host_faults.h"
 
 struct managed {
     struct managed_range range;
-    uint64_t mapped_bytes;
+    struct backing backing;
+    char *view; /* the devices' */
     uint64_t block_count;
     struct block blocks[];
 };
@@ -144,9 +147,34 @@ void managed_use(uint64_t address, uint64_t bytes, unsigned device, int is_write
     pthread_mutex_unlock(&managed.mutex);
 }
 
+/* The host uses a page that is not mapped for it. A device's block goes home; one that is mostly
+ * read stays, too, until it is written. */
+static void answer_host(uint64_t address, int is_write, struct host_fault *fault)
+{
+    *fault = (struct host_fault){address, 1ull << 12, machine_now()};
+    pthread_mutex_lock(&managed.mutex);
+    settle();
+    struct block *end, *block = find_blocks(address, 1, &end);
+    if (block) {
+        fault->start = block->start;
+        fault->bytes = block->charge;
+        block->is_touched = 1;
+    }
+    if (block && block->devices) {
+        unsigned device = (unsigned)__builtin_ctz(block->devices);
+        int is_kept = block->advice.is_read_mostly && !is_write;
+        uint64_t copied = is_kept ? block_copy_home(block) : block_send_home(block);
+        fault->until += managed.fault_nanoseconds;
+        if (copied)
+            fault->until = engine_copy(&driver.attachment, device, COPY_TO_HOST, fault->until, copied);
+    }
+    pthread_mutex_unlock(&managed.mutex);
+}
+
 void managed_set_fault(uint64_t nanoseconds)
 {
     managed.fault_nanoseconds = nanoseconds;
+    host_faults_answer_with(answer_host);
 }
 
 /* Each direction of the link takes its own time; memory that is used from afar comes each time. */
@@ -198,11 +226,10 @@ static int fits_host(uint64_t bytes)
     return sysinfo(&host) == 0 && bytes <= ((uint64_t)host.totalram + host.totalswap) * host.mem_unit;
 }
 
-/* Memory that starts at a block's edge. */
-static void *map_blocks(uint64_t bytes)
+/* Addresses for an allocation that start at a block's edge. */
+static char *reserve(uint64_t bytes)
 {
-    char *memory = mmap(NULL, bytes + MANAGED_BLOCK, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *memory = mmap(NULL, bytes + MANAGED_BLOCK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
         return NULL;
     uint64_t before = -(uint64_t)memory % MANAGED_BLOCK;
@@ -210,8 +237,46 @@ static void *map_blocks(uint64_t bytes)
         munmap(memory, before);
     if (before < MANAGED_BLOCK)
         munmap(memory + before + bytes, MANAGED_BLOCK - before);
-    madvise(memory + before, bytes, MADV_DONTFORK); /* as the driver's own managed memory */
     return memory + before;
+}
+
+static void unmap(struct managed *own)
+{
+    if (own->range.start)
+        munmap((void *)own->range.start, own->backing.bytes);
+    if (own->view)
+        munmap(own->view, own->backing.bytes);
+    if (own->backing.offset)
+        backing_close(&own->backing);
+    free(own);
+}
+
+/* Maps the program's view and the devices'; -1 without memory or addresses. */
+static int map_blocks(struct managed *own, uint64_t bytes)
+{
+    if (backing_open(bytes, &own->backing) != 0)
+        return -1;
+    char *memory = reserve(bytes);
+    own->range.start = (uint64_t)memory;
+    own->view = memory ? reserve(bytes) : NULL;
+    if (own->view == NULL || backing_map(&own->backing, memory, bytes, PROT_READ | PROT_WRITE) != 0 ||
+        backing_map(&own->backing, own->view, bytes, PROT_READ | PROT_WRITE) != 0)
+        return -1;
+    host_faults_watch(memory, bytes);
+    return 0;
+}
+
+/* Lists the allocation with its blocks; -1 without memory. */
+static int enter(struct managed *own)
+{
+    for (uint64_t i = 0; i < own->block_count; i++)
+        block_init(&own->blocks[i], own->range.start + i * MANAGED_BLOCK, own->range.bytes - i * MANAGED_BLOCK);
+    pthread_mutex_lock(&managed.mutex);
+    own->range.id = ++managed.next_id;
+    int failed = ranges_insert(&managed.map, own->range.start, own->backing.bytes, own);
+    managed.count += !failed;
+    pthread_mutex_unlock(&managed.mutex);
+    return failed ? -1 : 0;
 }
 
 CUresult managed_allocate(struct context *context, uint64_t bytes, unsigned flags, uint64_t *address)
@@ -220,23 +285,12 @@ CUresult managed_allocate(struct context *context, uint64_t bytes, unsigned flag
         return CUDA_ERROR_OUT_OF_MEMORY;
     uint64_t count = (bytes + MANAGED_BLOCK - 1) / MANAGED_BLOCK;
     struct managed *own = calloc(1, sizeof *own + count * sizeof *own->blocks);
-    void *memory = own ? map_blocks(count * MANAGED_BLOCK) : NULL;
-    if (memory == NULL) {
-        free(own);
+    if (own == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    own->mapped_bytes = count * MANAGED_BLOCK;
+    own->range = (struct managed_range){.bytes = bytes, .context = context, .attached = flags};
     own->block_count = count;
-    for (uint64_t i = 0; i < count; i++)
-        block_init(&own->blocks[i], (uint64_t)memory + i * MANAGED_BLOCK, bytes - i * MANAGED_BLOCK);
-    pthread_mutex_lock(&managed.mutex);
-    own->range = (struct managed_range){(uint64_t)memory, bytes, ++managed.next_id, context, flags};
-    int failed = ranges_insert(&managed.map, own->range.start, own->mapped_bytes, own);
-    managed.count += !failed;
-    pthread_mutex_unlock(&managed.mutex);
-    if (failed) {
-        munmap(memory, own->mapped_bytes);
-        free(own);
+    if (map_blocks(own, count * MANAGED_BLOCK) != 0 || enter(own) != 0) {
+        unmap(own);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *address = own->range.start;
@@ -257,10 +311,8 @@ int managed_free(uint64_t address)
     }
     pthread_mutex_unlock(&managed.mutex);
     if (own)
-        munmap((void *)own->range.start, own->mapped_bytes);
-    int failed = own == NULL ? -1 : 0;
-    free(own);
-    return failed;
+        unmap(own);
+    return own ? 0 : -1;
 }
 
 void managed_free_context(struct context *context)
@@ -296,6 +348,19 @@ int managed_holds(uint64_t address, uint64_t bytes)
 {
     struct managed_range found;
     return managed_find(address, &found) == 0 && bytes <= found.bytes - (address - found.start);
+}
+
+void *managed_view(uint64_t address)
+{
+    void *view = (void *)address;
+    if (!is_any())
+        return view;
+    pthread_mutex_lock(&managed.mutex);
+    const struct managed *own = look_up(address);
+    if (own)
+        view = own->view + (address - own->range.start);
+    pthread_mutex_unlock(&managed.mutex);
+    return view;
 }
 
 void managed_attach(uint64_t address, unsigned flags)

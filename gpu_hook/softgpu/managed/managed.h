@@ -1,6 +1,7 @@
 /* Managed memory: host memory that devices use too. A block of it is charged to a device while it
  * is resident there: after a prefetch, a copy, a fill, or a launch that was given a pointer to it.
- * Of what the host does with it the software GPU sees the first touch alone. */
+ * The host's next use faults then, where the kernel tells us (host_faults.h), and the block goes
+ * home. Devices use the bytes through a second mapping, which never faults. */
 #ifndef SOFTGPU_MANAGED_H
 #define SOFTGPU_MANAGED_H
 
@@ -23,6 +24,8 @@ int managed_free(uint64_t address);
 void managed_free_context(struct context *context);
 int managed_find(uint64_t address, struct managed_range *found); /* 0, or -1 */
 int managed_holds(uint64_t address, uint64_t bytes);
+/* The devices' view of an address; that address itself where no managed memory is. */
+void *managed_view(uint64_t address);
 void managed_attach(uint64_t address, unsigned flags);
 /* Makes a range resident on a device (by its index in the machine), as far as there is room;
  * MANAGED_HOST moves it to the host. Returns the bytes that moved. Memory that is not managed does
@@ -36,7 +39,7 @@ void managed_use(uint64_t address, uint64_t bytes, unsigned device, int is_write
  * address to its end; the word at `written` points to what is written. Returns when the use may begin: after the faults, and the copies. */
 uint64_t managed_use_arguments(const void *arguments, uint64_t bytes, unsigned device, uint32_t written,
                                uint64_t clock);
-void managed_set_fault(uint64_t nanoseconds); /* that a fault takes */
+void managed_set_fault(uint64_t nanoseconds); /* that a fault takes, on either side */
 /* Charges as slots_charge does. Where that does not fit, blocks go to the host, of all processes those
  * that came first. */
 int managed_charge(unsigned device, uint64_t bytes);

@@ -58,7 +58,7 @@ static void *reach(uint64_t address, uint64_t count, uint64_t element_bytes, uns
     if (window_is_device(address))
         return window_backs(address, bytes ? bytes : 1, device, rights) ? window_bytes(address) : NULL;
     int is_inside = host_memory_find(address, &host) == 0 && bytes <= host.bytes - (address - host.start);
-    return is_inside || managed_holds(address, bytes) ? (void *)address : NULL;
+    return is_inside || managed_holds(address, bytes) ? managed_view(address) : NULL;
 }
 
 static const void *reads(uint64_t address, uint64_t count, uint64_t element_bytes, unsigned device)
