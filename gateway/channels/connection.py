@@ -34,6 +34,7 @@ from jupyter_aliquot.gateway.sharing.collaborator_sessions import relay_session
 from jupyter_aliquot.provisioner.relay.wire.error_replies import Answer
 from jupyter_aliquot.provisioner.relay.wire.messages import read_date
 
+from .json_messages import json_message
 from .own_messages import OwnMessages
 from .pending_kernels import PendingKernels
 from .pending_messages import PendingMessages
@@ -389,7 +390,7 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
             raise WebSocketClosedError
         self._written = None
         try:
-            self.handle_outgoing_message(stream, self._readable(frames))
+            self._hand_out(stream, frames)
             if self._too_large:
                 self._tell_left_out(json.loads(bytes(frames[3])))
         except WebSocketClosedError:
@@ -406,6 +407,17 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
             raise WebSocketClosedError
         # A stream that has nothing left to write has handed all of it to the operating system.
         return written if connection.stream.writing() else None
+
+    def _hand_out(self, stream: Any, frames: list[Any]) -> None:
+        """Write a message as handle_outgoing_message does, with parts that are not read and written again."""
+        page_reads_json = not self.subprotocol and self.multi_kernel_manager.allow_tracebacks
+        made = json_message(self.session, stream.channel, frames) if page_reads_json else None
+        if made is None:
+            self.handle_outgoing_message(stream, self._readable(frames))
+        elif not self._limit_rate(
+            stream.channel, {"header": made.header, "parent_header": None, "content": None}, made.parts
+        ):
+            self.write_message(made.text)
 
     def _readable(self, frames: list[Any]) -> list[Any]:
         """Return the frames with those that are read as bytes.

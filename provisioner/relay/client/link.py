@@ -35,6 +35,7 @@ from jupyter_aliquot.provisioner.relay.wire.protocol import (
     RecordReader,
     charge,
     encode,
+    encode_text,
     encode_whole,
 )
 
@@ -291,7 +292,8 @@ class RelayLink:
         """
         if self._unacknowledged is not None:
             self._unacknowledged.acknowledged(seq)
-        self._write({"op": "ack", "seq": seq, **({"keep": True} if keep else {})})
+        kept = ',"keep":true' if keep else ""
+        self._stream.write(encode_text(f'{{"op":"ack","seq":{seq}{kept}}}'))
 
     async def drain(self) -> None:
         """Wait until what was sent is on its way, as StreamWriter.drain does."""

@@ -22,6 +22,8 @@ Hearer = Callable[[Mapping[str, Any] | None], object]
 
 _VERSION = 1
 _RETRY_SECONDS = 1.0
+# The time that news wait where the agent plans nothing by them: it decides as seldom itself.
+_SOON_SECONDS = 0.02
 _ANSWERS_BYTES = 1 << 16
 _LONGEST_EVENT = 1 << 20
 
@@ -44,7 +46,8 @@ class AgentNotifier:
         self._greetings: list[str] = []
         self._introduction: Callable[[], Iterable[Mapping[str, Any]]] = tuple
         self._number = 0
-        self._is_due = False
+        self._is_due = self._is_blocked = False
+        self._soon_at: float | None = None  # when the present state is due
         self._told: dict[str, Any] | None = None  # the last state that this connection got
         self._retry_at = 0.0
 
@@ -78,10 +81,34 @@ class AgentNotifier:
 
     def tell(self, now: float) -> None:
         """Write the present state before this returns, if the agent takes it."""
-        self._is_due = True
+        self._is_due, self._soon_at = True, None
         if self._connection is None and now >= self._retry_at:
             self._connect(now)
         self._flush()
+
+    def tell_work(self, now: float) -> None:
+        """Tell of work that the kernel gets next, before this returns: to an agent that takes the kernel to work, soon.
+
+        So cells that follow each other at once cost the agent a line in 20 ms, and not two each.
+        """
+        if self._told is not None and self._told["work"] and self._told["input"] is None:
+            self.tell_soon(now)
+        else:
+            self.tell(now)
+
+    def tell_soon(self, now: float) -> None:
+        """Tell the state that the kernel has in 20 ms, unless the agent knows the present one."""
+        if self._soon_at is None and self._state() != self._told:
+            self._soon_at = now + _SOON_SECONDS
+
+    def due_in(self, now: float) -> float | None:
+        """Return the seconds until `turn` has something to tell; None: nothing waits."""
+        return None if self._soon_at is None else max(0.0, self._soon_at - now)
+
+    def turn(self, now: float) -> None:
+        """Tell what is due. Called in each turn of the loop."""
+        if self._soon_at is not None and now >= self._soon_at:
+            self.tell(now)
 
     def tick(self, now: float) -> None:
         """Connect again to an agent that is back."""
@@ -90,6 +117,7 @@ class AgentNotifier:
 
     def rest(self) -> None:
         """Close the connection: the kernel is gone, and the agent may forget it."""
+        self._is_due, self._soon_at = self._is_due or self._soon_at is not None, None
         self._flush()
         self._close()
         self._is_due = False
@@ -150,7 +178,7 @@ class AgentNotifier:
             for hearer in self._hearers.values():
                 hearer(None)
         self._unsent = self._unread = b""
-        self._told = None
+        self._told, self._is_blocked = None, False
 
     def _flush(self) -> None:
         while self._connection is not None:
@@ -160,16 +188,22 @@ class AgentNotifier:
                     self._told = state
                     self._unsent = _line({"op": "activity", "kernel_id": self._kernel_id, **state})
             if not self._unsent:
-                self._loop.watch(self._connection.fileno(), self._ready, READ)
+                self._block(False)
                 return
             try:
                 self._unsent = self._unsent[self._connection.send(self._unsent) :]
             except BlockingIOError:
                 with contextlib.suppress(OSError):
-                    self._loop.watch(self._connection.fileno(), self._ready, READ | WRITE)
+                    self._block(True)
                 return
             except OSError:
                 self._lose()
+
+    def _block(self, is_blocked: bool) -> None:
+        """Watch the connection until it takes more, or no more for that."""
+        if self._connection is not None and is_blocked != self._is_blocked:
+            self._is_blocked = is_blocked
+            self._loop.watch(self._connection.fileno(), self._ready, READ | WRITE if is_blocked else READ)
 
     def _request(self, fields: Mapping[str, Any]) -> bytes:
         """Return a line that the agent answers."""

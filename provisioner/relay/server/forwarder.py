@@ -105,18 +105,19 @@ class Forwarder:
     @property
     def is_quiet(self) -> bool:
         """Tell whether there is a kernel that has answered everything."""
-        return self._kernel_sockets.is_ready and not self.unread.messages and not self.tracker.open
+        return self._kernel_sockets.is_ready and not self.tracker.open and not self.unread.messages
 
     def settle(self) -> None:
         """Send what came in this turn, and bring the rest within its bounds.
 
         Called at a turn's end.
         """
-        fresh, self._fresh, self._fresh_bytes = self._fresh, [], 0
-        if fresh and self.links is not None:
-            self.links.pump()
-        for entry in fresh:
-            self._store.settle(entry)
+        if self._fresh:
+            fresh, self._fresh, self._fresh_bytes = self._fresh, [], 0
+            if self.links is not None:
+                self.links.pump()
+            for entry in fresh:
+                self._store.settle(entry)
         if self.unread.refused != self._told_refused and self.links is not None:
             self._told_refused = self.unread.refused
             self.links.tell({"op": "unread", **self.unread.snapshot()})
@@ -136,8 +137,9 @@ class Forwarder:
 
     def release(self) -> None:
         """Send messages that waited for the kernel, which is ready."""
-        for channel, frames, request in self.unread.release():
-            self._to_kernel(channel, frames, request)
+        if self.unread.held:
+            for channel, frames, request in self.unread.release():
+                self._to_kernel(channel, frames, request)
 
     def drain(self) -> None:
         """Take all that the kernel has sent."""
@@ -204,7 +206,7 @@ class Forwarder:
         if self.tracker.answered():
             self.has_news = True
             if self.notifier is not None:
-                self.notifier.tell(time.monotonic())  # as for work that begins
+                self.notifier.tell_work(time.monotonic())  # as for work that begins
 
     def _is_late(self, request: Request) -> bool:
         """Tell whether the kernel that the request was meant for has ended."""
@@ -215,7 +217,7 @@ class Forwarder:
         if request is not None and self._is_news(frames, request):
             self.has_news = True
             if request.is_work and self.notifier is not None:
-                self.notifier.tell(time.monotonic())  # before the kernel can know of it
+                self.notifier.tell_work(time.monotonic())  # before the kernel can know of it
         if request is not None and self.own is not None:
             self.own.saw_request(channel, frames[find_delimiter(frames) :])
         self.unread.send(channel, frames, request)

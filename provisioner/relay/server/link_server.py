@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import traceback
@@ -264,7 +265,7 @@ class LinkServer:
         session = _session(record)
         if self._seen.add(session, read_object(record.frames[HEADER])):
             self._owner.request(str(channel), session, record.frames)
-        peer.say({"op": "got", "n": count})
+        peer.say_text(f'{{"op":"got","n":{count}}}')
 
     def _tell_seen(self, number: int, peer: Peer, record: Record) -> None:
         """Answer which of a session's cells came.
@@ -280,21 +281,25 @@ class LinkServer:
         peer.say({"op": "seen", "n": _number(record, "n"), "ids": seen, "saw_all": saw_all})
 
     def _push(self, number: int) -> None:
+        peer = self._peers[number]
         for header, frames in self._waiting(number):
-            self._say(number, header, frames)
+            peer.say_text(header, frames)
+            self._unsent.add(number)
 
-    def _say(self, number: int, header: Mapping[str, Any], frames: Sequence[Any] = ()) -> None:
-        self._peers[number].say(header, frames)
+    def _say(self, number: int, header: Mapping[str, Any]) -> None:
+        self._peers[number].say(header)
         self._unsent.add(number)
 
-    def _waiting(self, number: int) -> Iterator[tuple[dict[str, Any], Sequence[Any]]]:
+    def _waiting(self, number: int) -> Iterator[tuple[str, Sequence[Any]]]:
+        """Yield the messages that may be sent now, each with its header in JSON."""
         while (entry := self._delivery.next_for(number)) is not None:
             try:
                 frames = self._store.load(entry)
             except OSError:
                 self._delivery.lost(number, entry)
                 continue
-            yield {"op": "message", "seq": entry.seq, "channel": entry.channel, "session": entry.session}, frames
+            session = "null" if entry.session is None else json.dumps(entry.session)
+            yield f'{{"op":"message","seq":{entry.seq},"channel":"{entry.channel}","session":{session}}}', frames
 
     def _dropped(self) -> dict[str, Any]:
         return {"op": "dropped", "messages": self._store.dropped_messages, "bytes": self._store.dropped_bytes}

@@ -89,7 +89,7 @@ class Loop:
 
         One handler may have forgotten another's target meanwhile.
         """
-        due = self._ask(used | self._writers)
+        due = self._ask(used | self._writers) if used or self._writers else {}
         found = self._epoll.poll(0 if due else max(0.0, seconds))
         if not due and not found:
             used.update(self._descriptors)

@@ -115,7 +115,12 @@ class Relay:
                 self._tick(now)
 
     def _patience(self, now: float) -> float:
-        waits = [self._next_tick - now, *(due for chore in self.chores if (due := chore.due_in()) is not None)]
+        waits = [self._next_tick - now]
+        for chore in self.chores:
+            if (due := chore.due_in()) is not None:
+                waits.append(due)
+        if self._forwarder.notifier is not None and (due := self._forwarder.notifier.due_in(now)) is not None:
+            waits.append(due)
         if self._sockets.is_away and self._leaving_at is None and self._is_expected():
             look = _LOOK_SECONDS if self._kernel is not None else _SLOW_LOOK_SECONDS
             waits.append(look if now < self._looking_since + _EAGER_SECONDS else _RARE_LOOK_SECONDS)
@@ -155,8 +160,10 @@ class Relay:
         if self._had_links and not count:
             self._left_at = now
         self._had_links = bool(count)
-        if has_news and self._forwarder.notifier is not None:
-            self._forwarder.notifier.tell(now)
+        if (notifier := self._forwarder.notifier) is not None:
+            if has_news:
+                notifier.tell_soon(now)
+            notifier.turn(now)
 
     # ---- the kernel comes
 

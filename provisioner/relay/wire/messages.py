@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from .protocol import DELIMITER
+from .protocol import DELIMITER, read_json
 
 _FIRST_FRAMES = 8  # identities come before the delimiter; no client sends more of them
 _VERSION = "5.4"
@@ -36,6 +36,7 @@ _STATE_METHODS = ("request_state", "request_states")
 # A page opens one such comm, reads, and closes it.
 _MOST_CONTROL_COMMS = 64
 _LONGEST_STATE_READ = 4096  # of such a request; a longer comm message is a widget's own
+_JOINED_BYTES = 1 << 16  # of a message that is signed in one call; a longer one would be copied
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def find_delimiter(frames: Sequence[Any]) -> int:
 def read_object(frame: Any) -> dict[str, Any]:
     """Return a frame's JSON object; empty for anything else."""
     try:
-        found = json.loads(bytes(frame))
+        found = read_json(bytes(frame))
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -198,9 +199,12 @@ class Signer:
     def _sign(self, parts: Sequence[Any]) -> bytes:
         if not self._key:
             return b""
+        views = [part.buffer if hasattr(part, "buffer") else part for part in parts]
+        if sum(map(len, views)) <= _JOINED_BYTES:
+            return hmac.digest(self._key, b"".join(views), self._digest).hex().encode()
         made = hmac.new(self._key, digestmod=self._digest)
-        for part in parts:
-            made.update(part.buffer if hasattr(part, "buffer") else part)
+        for view in views:
+            made.update(view)
         return made.hexdigest().encode()
 
 

@@ -11,6 +11,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from .protocol import (
     Record,
     RecordReader,
     encode,
+    encode_text,
 )
 
 _PEER = struct.Struct("iII")
@@ -110,8 +112,9 @@ class Peer:
         """
         taken = 0
         while taken < _MOST_AT_ONCE and not self.is_ended:
+            buffer = self._reader.buffer()
             try:
-                count = self._receive(self._reader.buffer())
+                count = self._receive(buffer)
             except BlockingIOError:
                 self._reader.filled(0)  # it keeps no buffer meanwhile
                 break
@@ -123,6 +126,8 @@ class Peer:
                 break
             taken += count
             yield from self._reader.filled(count)
+            if count < len(buffer) and self.role == "link":  # it had no more; descriptors cut a read short, too
+                break
 
     def greeted(self, record: Record) -> None:
         """Check the first record and note the role. Raises Refusal."""
@@ -134,13 +139,21 @@ class Peer:
         if role not in ROLES:
             raise Refusal("bad_request", f"Role {role!r} is not known. Use {', '.join(ROLES)}.")
         self.role = str(role)
-        self._reader.longest = LONGEST_RECORD if self.role == "link" else LONGEST_QUESTION
+        self._reader.keeps = self.role == "link"  # a relay has one or a few
+        self._reader.longest = LONGEST_RECORD if self._reader.keeps else LONGEST_QUESTION
 
     def say(self, header: Mapping[str, Any], frames: Sequence[Any] = ()) -> None:
         """Queue a record; ``flush`` sends."""
         if not self.is_last_said:
-            # An empty piece would never be seen as sent.
-            self._out.extend(memoryview(piece) for piece in encode(dict(header), frames) if len(piece))
+            self._queue(encode(dict(header), frames))
+
+    def say_text(self, header: str, frames: Sequence[Any] = ()) -> None:
+        """Queue a record whose header is a JSON text; ``flush`` sends."""
+        if not self.is_last_said:
+            self._queue(encode_text(header, frames))
+
+    def _queue(self, pieces: Sequence[Any]) -> None:
+        self._out.extend([memoryview(piece) for piece in pieces if len(piece)])  # an empty one is never seen as sent
 
     def refuse(self, code: str, message: str) -> None:
         """Refuse the request, and end the connection once the refusal was sent."""
@@ -157,9 +170,8 @@ class Peer:
         that, then its end.
         """
         while self._out and not self.is_ended:
-            pieces = [self._out[index] for index in range(min(len(self._out), _MOST_PIECES))]
             try:
-                sent = self._connection.sendmsg(pieces)
+                sent = self._connection.sendmsg(tuple(islice(self._out, _MOST_PIECES)))
             except BlockingIOError:
                 return
             except OSError:

@@ -50,8 +50,10 @@ def test_the_beginning_and_the_end_of_work_are_told_once(a_house: House) -> None
         await until(lambda: agent.work == 0)
         before = len(agent.asked("activity"))
         for _ in range(3):
-            await gateway.idle(gateway.execute("1"))
-        await until(lambda: agent.work == 0 and len(agent.asked("activity")) >= before + 6)
+            cell = gateway.execute("1")
+            await until(lambda: agent.work == 1)
+            await gateway.idle(cell)
+            await until(lambda: agent.work == 0)
         assert [line["work"] for line in agent.asked("activity")[before:]] == [1, 0] * 3
 
     agent = Agent(a_house.runtime.agent_socket)
