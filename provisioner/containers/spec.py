@@ -25,9 +25,11 @@ GATEWAY_LABEL = f"{LABEL_PREFIX}gateway"
 OWNER_LABEL = f"{LABEL_PREFIX}owner"
 KERNELSPEC_LABEL = f"{LABEL_PREFIX}kernelspec"
 GLIBC_LABEL = f"{LABEL_PREFIX}glibc"  # a label of an image: the version of its C library, such as 2.36
+CUDA_COMPAT_LABEL = f"{LABEL_PREFIX}cuda-compat"  # the folder of its own libcuda, for forward compatibility
 RUNTIME_DIR_LABEL = f"{LABEL_PREFIX}runtime-dir"
 
 _CHEAP_AUDIT = (2, 35)
+_DRIVER, _SOFTGPU = "ALIQUOT_REAL_CUDA", "ALIQUOT_SOFTGPU_"
 _NO_HOME = "/home/kernel"
 # PyTorch and Numba compile programs there and run them. So not noexec, the engines' default.
 _TMPFS = "rw,exec,nosuid,nodev,mode=1777"
@@ -36,11 +38,12 @@ _LOG_BYTES = "1m"
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """The properties of an image. ``glibc``: the version in its label, empty without one."""
+    """The properties of an image. ``glibc`` and ``cuda_compat``: its labels' values, empty without them."""
 
     env: tuple[tuple[str, str], ...] = ()
     entrypoint: tuple[str, ...] = ()
     glibc: str = ""
+    cuda_compat: str = ""
 
     @property
     def may_audit(self) -> bool:
@@ -198,8 +201,21 @@ def _env(
         own.pop(name.removesuffix("_PREPEND"), None)  # the gateway's machine set it
     env = {**dict(image.env), "HOME": home, **own, **dict(plan.env), **dict(devices.edits.env)}
     if grant is not None:
+        compat = _compat_folder(image, grant)
+        if compat:  # libcuda finds its compiler beside it
+            env["LD_LIBRARY_PATH"] = ":".join(filter(None, (compat, env.get("LD_LIBRARY_PATH"))))
         env = add_grant(with_framework_defaults(env), grant if image.may_audit else _without_audit(grant))
+        if compat:
+            env[_DRIVER] = posixpath.join(compat, "libcuda.so.1")
     return {**env, KERNEL_ID_VARIABLE: launch.kernel_id}
+
+
+def _compat_folder(image: ImageFacts, grant: Grant) -> str:
+    """Return the folder of the image's own libcuda, if the image names one and the node has NVIDIA's driver."""
+    names = dict(grant.env)
+    is_nvidia = _DRIVER in names and not any(name.startswith(_SOFTGPU) for name in names)
+    is_folder = image.cuda_compat.startswith("/") and ":" not in image.cuda_compat
+    return image.cuda_compat if is_nvidia and is_folder else ""
 
 
 def _without_audit(grant: Grant) -> Grant:

@@ -22,7 +22,7 @@ from docker import APIClient
 from docker.errors import APIError, DockerException, NotFound
 
 from jupyter_aliquot.provisioner.containers.plan import Pull
-from jupyter_aliquot.provisioner.containers.spec import GLIBC_LABEL, ImageFacts
+from jupyter_aliquot.provisioner.containers.spec import CUDA_COMPAT_LABEL, GLIBC_LABEL, ImageFacts
 from jupyter_aliquot.provisioner.errors import EngineError, EngineUnavailableError, LaunchError
 
 _T = TypeVar("_T")
@@ -239,8 +239,9 @@ def _read_facts(client: APIClient) -> EngineFacts:
 def _image_facts(found: Mapping[str, Any]) -> ImageFacts:
     config = found.get("Config") or {}
     env = tuple((key, value) for key, _, value in (word.partition("=") for word in config.get("Env") or ()))
-    glibc = str((config.get("Labels") or {}).get(GLIBC_LABEL, ""))
-    return ImageFacts(env, tuple(config.get("Entrypoint") or ()), glibc)
+    labels = config.get("Labels") or {}
+    glibc, compat = str(labels.get(GLIBC_LABEL, "")), str(labels.get(CUDA_COMPAT_LABEL, ""))
+    return ImageFacts(env, tuple(config.get("Entrypoint") or ()), glibc, compat)
 
 
 def _look_for_image(client: APIClient, name: str) -> dict[str, Any] | None:

@@ -78,6 +78,34 @@ def test_an_audit_library_comes_in_where_the_image_says_that_its_glibc_bears_it(
     assert env["LD_LIBRARY_PATH"].startswith(f"{LIB}/shim")
 
 
+NODE_DRIVER = "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
+COMPAT = "/usr/local/cuda/compat"
+
+
+def nvidia_grant() -> Grant:
+    kept = tuple((name, value) for name, value in A_GRANT.env if not name.startswith("ALIQUOT_SOFTGPU_"))
+    return replace(A_GRANT, env=(*kept, ("ALIQUOT_REAL_CUDA", NODE_DRIVER)))
+
+
+@pytest.mark.parametrize(
+    ("compat", "want"),
+    [("", NODE_DRIVER), (COMPAT, f"{COMPAT}/libcuda.so.1"), ("compat", NODE_DRIVER), ("/a:/b", NODE_DRIVER)],
+)
+def test_the_hook_stands_over_the_libcuda_that_the_image_names(compat: str, want: str) -> None:
+    image = ImageFacts(env=(("LD_LIBRARY_PATH", "/usr/local/nvidia/lib64"),), cuda_compat=compat)
+    env = env_of(spec(grant=nvidia_grant(), image=image))
+    assert env["ALIQUOT_REAL_CUDA"] == want
+    folders = [f"{LIB}/shim", *([COMPAT] if compat == COMPAT else []), "/usr/local/nvidia/lib64"]
+    assert env["LD_LIBRARY_PATH"].split(":") == folders
+
+
+def test_an_images_libcuda_does_not_take_the_place_of_the_software_gpu() -> None:
+    grant = replace(A_GRANT, env=(*A_GRANT.env, ("ALIQUOT_REAL_CUDA", f"{LIB}/softgpu/libcuda.so.1")))
+    env = env_of(spec(grant=grant, image=ImageFacts(cuda_compat=COMPAT)))
+    assert env["ALIQUOT_REAL_CUDA"] == f"{LIB}/softgpu/libcuda.so.1"
+    assert COMPAT not in env["LD_LIBRARY_PATH"]
+
+
 def test_an_images_own_audit_library_is_left_to_it() -> None:
     grant = replace(A_GRANT, env=(*A_GRANT.env, ("LD_AUDIT_PREPEND", f"{LIB}/shim/audit.so")))
     image = ImageFacts(env=(("LD_AUDIT", "/own.so"),))
