@@ -25,6 +25,7 @@ from sampling import LOG, Program, added, in_shuffled_rounds, open_log
 from subjects import (
     REDIRECTED,
     SPIN_NANOSECONDS,
+    THREADED,
     Peer,
     Subject,
     a_kernel,
@@ -32,6 +33,7 @@ from subjects import (
     own_subjects,
     peer_subjects,
     redirected,
+    threaded,
 )
 
 FEW, MANY = 10, 10_000  # live allocations
@@ -183,7 +185,7 @@ def start_rows(starts: Samples, peers: list[str]) -> list[Row]:
         ours = added(starts["ours", part], starts["bare", part])
         name = f"{part}, added"
         rows.append(at_most(name, ours, "µs", START_WANT_MICROSECONDS) if part == whole else Row(name, ours, "µs"))
-        others = ["bare again", "forwarder", *peers] if part == whole else peers
+        others = [*(["bare again"] if part == whole else []), "forwarder", THREADED, *peers]
         rows += [
             Row(f"{part}, added by {other}", added(starts[other, part], starts["bare", part]), "µs") for other in others
         ]
@@ -232,7 +234,10 @@ def main() -> None:
                 built.client, [*subjects, measured, *peers], asked.generations, asked.rounds, asked.seed
             )
             starts = sample_starts(
-                built.client, [*subjects, redirected(built, subjects[-1]), *peers], asked.starts, asked.seed
+                built.client,
+                [*subjects, threaded(built, subjects[0]), redirected(built, subjects[-1]), *peers],
+                asked.starts,
+                asked.seed,
             )
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -27,6 +27,7 @@ from gpu_headers import HeaderMissingError, header_folder
 HERE = Path(__file__).resolve().parent
 SPIN_NANOSECONDS = 100
 REDIRECTED = "ours, redirected"
+THREADED = "forwarder with a thread"
 MEMORY = "64GiB"
 # Libraries that NVIDIA's driver needs besides libc. The program needs them too, as the CUDA runtime
 # does: so a hook that needs some of them adds nothing.
@@ -57,6 +58,7 @@ class Built:
     null: Path
     forwarder: Path
     spin: Path
+    threaded: Path
     ours: Path
     client: Path
 
@@ -97,18 +99,19 @@ def write_other_functions(output: Path) -> Path:
 
 
 def build(folder: Path) -> Built:
-    """Compile the null driver, the two controls and the program."""
+    """Compile the null driver, the three controls and the program."""
     library = ["-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic"]
     null = [str(HERE / "hook" / "null_nvml.c"), str(write_other_functions(folder / "others.S")), *NEEDED]
     compile_c("null_driver.c", folder / "null" / "libcuda.so.1", *null, *library)
     compile_c("forwarder.c", folder / "forwarder" / "libcuda.so.1", *library, "-ldl")
     spin = f"-DSPIN_NANOSECONDS={SPIN_NANOSECONDS}"
     compile_c("forwarder.c", folder / "spin" / "libcuda.so.1", spin, *library, "-ldl")
+    compile_c("forwarder.c", folder / "threaded" / "libcuda.so.1", "-DSTARTS_A_THREAD", *library, "-ldl", "-pthread")
     program = compile_c("client.c", folder / "client", *NEEDED)
     for name in ("libcuda.so", "libnvidia-ml.so", "libnvidia-ml.so.1"):
         (folder / "null" / name).symlink_to("libcuda.so.1")  # peers query NVML, too
     shutil.copytree(paths.shim_dir(), folder / "ours")  # as long as the other paths: look-ups depend on it
-    return Built(folder / "null", folder / "forwarder", folder / "spin", folder / "ours", program)
+    return Built(*(folder / name for name in ("null", "forwarder", "spin", "threaded", "ours")), program)
 
 
 @dataclass(frozen=True)
@@ -183,6 +186,11 @@ def own_subjects(built: Built, kernel: AKernel) -> list[Subject]:
         Subject("spin", {**common, "LD_LIBRARY_PATH": str(built.spin)}),
         Subject("ours", ours),
     ]
+
+
+def threaded(built: Built, bare: Subject) -> Subject:
+    """Return the forwarder that begins a thread: the floor of a start with one."""
+    return Subject(THREADED, {**bare.env, "LD_LIBRARY_PATH": str(built.threaded)})
 
 
 def redirected(built: Built, ours: Subject) -> Subject:

@@ -1,13 +1,17 @@
 /* The smallest possible hook: a libcuda.so.1 whose functions jump to the real one's. With
  * SPIN_NANOSECONDS, a hook of known cost: each launch first spins for so long. A benchmark that
  * does not read the true cost of these two does not measure hooks. BENCH_REAL_CUDA names the
- * real library. */
+ * real library. With STARTS_A_THREAD it begins one thread, as a hook does that an agent can
+ * reach: the least that such a hook adds to a start. */
 #define __CUDA_API_VERSION_INTERNAL
 #pragma GCC visibility push(default)
 #include <cuda.h>
 #pragma GCC visibility pop
 
 #include <dlfcn.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <time.h>
@@ -111,6 +115,36 @@ static void calibrate(void)
     }
 FUNCTIONS(DEFINE)
 
+#ifdef STARTS_A_THREAD
+#define STACK_BYTES (256u << 10)
+
+static void *rest(void *unused)
+{
+    poll(NULL, 0, -1);
+    return unused;
+}
+
+static void start_thread(void)
+{
+    sigset_t all, previous;
+    pthread_attr_t attributes;
+    pthread_t thread;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &previous);
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    if (pthread_create(&thread, &attributes, rest, NULL) != 0)
+        abort();
+    pthread_attr_destroy(&attributes);
+    pthread_sigmask(SIG_SETMASK, &previous, NULL);
+}
+#else
+static void start_thread(void)
+{
+}
+#endif
+
 static __attribute__((constructor)) void open_real(void)
 {
     const char *path = getenv("BENCH_REAL_CUDA");
@@ -120,4 +154,5 @@ static __attribute__((constructor)) void open_real(void)
 #define FIND(name, parameters, arguments, first) real_##name = (__typeof__(&name))dlsym(real, #name);
     FUNCTIONS(FIND)
     calibrate();
+    start_thread();
 }
