@@ -30,6 +30,7 @@ def test_an_option_that_differs_is_told_with_what_is_asked_what_is_in_force_and_
 @pytest.mark.parametrize(
     ("option", "value", "want"),
     [
+        ("--driver", "nvidia", "has --driver softgpu, and this server asks for --driver nvidia"),
         ("--swap-memory", "60%", "--swap-memory 60%"),
         ("--compute-actuators", "pacing,mps", "--compute-actuators pacing,mps"),
         ("--checkpoint-after", "60", "has --checkpoint-after not set"),

@@ -149,6 +149,17 @@ def test_garbage_of_the_host_closes_nothing_in_a_child(a_worker: Worker) -> None
     assert a_worker.found["collects"] == "done"
 
 
+def test_a_child_lives_beside_grpc_which_doubles_in_this_process_use(a_worker: Worker, tmp_path: Path) -> None:
+    """Of a channel that was used, gRPC keeps threads; without tests/conftest.py it aborts a forked child."""
+    grpc = pytest.importorskip("grpc", reason="grpcio is not installed")
+    with grpc.insecure_channel(f"unix:{tmp_path}/nothing-listens") as channel:
+        with pytest.raises(grpc.RpcError):
+            channel.unary_unary("/a/b")(b"", timeout=30)
+        a_worker.do("told", ADA, lambda: "done")
+        a_worker.until("told")
+    assert a_worker.found["told"] == "done"
+
+
 def test_the_error_of_a_work_is_told_whatever_stands_for_stderr(
     a_worker: Worker, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
