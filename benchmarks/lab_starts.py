@@ -5,6 +5,7 @@ Both take turns in one run. Each page is a new one without anything cached.
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 from typing import TYPE_CHECKING
@@ -63,25 +64,39 @@ def start_rows(browser: Browser, starts: int) -> list[Row]:
 
 
 def rows_of(plain: list[tuple[float, float]], ours: list[tuple[float, float]]) -> list[Row]:
-    """Return rows in which plain Jupyter's first paint and a frame are the bound of Aliquot's."""
+    """Return the times of both, and how much later Aliquot is: the two starts of a turn are a pair."""
     painted, usable = ([[one[part] for one in times] for times in (plain, ours)] for part in (0, 1))
-    paint, use = "first paint of JupyterLab", "JupyterLab usable"
-    bound = statistics.median(painted[0]) + _FRAME_MS
     return [
-        Row(f"{paint}, {_PLAIN} (median of {len(plain)})", statistics.median(painted[0]), "ms"),
-        at_most(f"{paint}, {_OURS} (median; a frame more)", statistics.median(painted[1]), "ms", bound),
-        Row(f"{paint}, spread of {_PLAIN} (half between the quartiles)", _spread(painted[0]), "ms"),
-        Row(f"{use}, {_PLAIN} (median)", statistics.median(usable[0]), "ms"),
-        Row(f"{use}, {_OURS} (median)", statistics.median(usable[1]), "ms"),
-        Row(f"{use}, spread of {_PLAIN} (half between the quartiles)", _spread(usable[0]), "ms"),
+        *_both("first paint of JupyterLab", painted[0], painted[1], bound=_FRAME_MS),
+        *_both("JupyterLab usable", usable[0], usable[1], bound=None),
     ]
 
 
-def _spread(values: list[float]) -> float:
-    if len(values) < 2:
-        return 0.0
-    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
-    return (high - low) / 2
+def _both(what: str, plain: list[float], ours: list[float], bound: float | None) -> list[Row]:
+    later = [mine - theirs for theirs, mine in zip(plain, ours, strict=True)]
+    low, high = interval_95(later)
+    name = f"{what}, how much later with Aliquot (median of {len(later)} pairs)"
+    middle = statistics.median(later)
+    return [
+        Row(f"{what}, {_PLAIN} (median)", statistics.median(plain), "ms"),
+        Row(f"{what}, {_OURS} (median)", statistics.median(ours), "ms"),
+        Row(name, middle, "ms") if bound is None else at_most(name, middle, "ms", bound),
+        Row("… from (95 % interval of that median)", low, "ms"),
+        Row("… to", high, "ms"),
+    ]
+
+
+def interval_95(values: list[float]) -> tuple[float, float]:
+    """Return an interval that holds the median of what *values* are drawn from, at 95 %, by order statistics.
+
+    It assumes no distribution: a value lies below that median as often as a coin shows heads. Few
+    values give all that they span.
+    """
+    ranked, tail, below = sorted(values), 0.5 ** len(values), 0
+    while tail + math.comb(len(ranked), below + 1) * 0.5 ** len(ranked) <= 0.025 and below + 1 < len(ranked) // 2:
+        below += 1
+        tail += math.comb(len(ranked), below) * 0.5 ** len(ranked)
+    return ranked[below], ranked[-1 - below]
 
 
 def _start(browser: Browser, lab: LabProcess) -> tuple[float, float]:

@@ -6,7 +6,7 @@ information do not count. Jupyter's own `execution_state` shows only the last st
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from jupyter_aliquot.provisioner.relay.client.link import Activity as RelayActivity, KernelState
@@ -43,6 +43,13 @@ def read_activity(before: Activity | None, told: RelayActivity) -> Activity:
     is_still_idle = before is not None and before.idle_since is not None
     idle_since = before.idle_since if before is not None and is_still_idle else told.last
     return Activity(told.open, 0, None, idle_since, told.last)
+
+
+def begin_anew(before: Activity | None, now: float) -> Activity | None:
+    """Return the activity of the process that takes the kernel's place, which is idle from its start."""
+    if before is None or before.is_busy:  # the relay tells the end of the work
+        return before
+    return replace(before, idle_since=now, last_activity=now)
 
 
 def execution_state(kernel: KernelState | None, activity: Activity | None, *, restarts: bool) -> str | None:

@@ -42,7 +42,7 @@ from jupyter_aliquot.provisioner.relay.client.link import (
 from jupyter_aliquot.provisioner.relay.wire.protocol import charge
 
 from .acks import Deliveries
-from .activity import Activity, read_activity
+from .activity import Activity, begin_anew, read_activity
 
 _FIRST_WAIT_SECONDS = 0.05
 _LONGEST_WAIT_SECONDS = 2.0
@@ -429,8 +429,10 @@ class KernelLink(LinkListener):
             self._is_attached.set()
 
     def _take_state(self, state: KernelState) -> None:
-        if self._cells is not None and self.kernel is not None and is_another(self.kernel, state):
-            self._cells.clear()
+        if self.kernel is not None and is_another(self.kernel, state):
+            self.activity = begin_anew(self.activity, time.time())
+            if self._cells is not None:
+                self._cells.clear()
         self.kernel = state
         self._changed(self)
 

@@ -340,7 +340,7 @@ def _of_local(kernel: LocalKernel, known: KernelStatus | None, access: Access, r
         "last_crash": None if kernel.last_crash is None else _termination_report(kernel.last_crash),
         "scheduled_termination": None if kernel.ending_soon is None else _announcement(kernel.ending_soon),
         "owner_message": kernel.owner_message if access is Access.OWN else None,  # as the shares
-        **kernel_usage(known, kernel.quotas, kernel.needed_bytes),
+        **kernel_usage(known, kernel.quotas, kernel.needed_bytes, runs=state not in _NOT_RUNNING),
     }
 
 

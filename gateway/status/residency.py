@@ -27,6 +27,8 @@ _STATES: Mapping[str, tuple[str, str]] = {
     "checkpointed": ("checkpointed", "checkpointed"),
     "restoring": ("restoring", "restoring"),
 }
+# A program that has not used its GPU has no memory to move, but holds the GPU as one that has.
+_UNUSED = "starting"
 # The agent's reason for a swap-out → the reason in REST.
 EVICT_REASONS: Mapping[str, str] = {
     "asked": "requested",
@@ -56,14 +58,20 @@ def state_text(state: str) -> str:
     return "on GPU" if state == "on_gpu" else state.replace("_", " ")
 
 
-def residency_report(residency: ResidencyStatus | None) -> Residency | None:
-    """Return a kernel's ``residency``; None if the agent does not report it."""
+def _place(residency: ResidencyStatus, runs: bool) -> str:
+    """Return the agent's state of a kernel's memory: ``resident``, too, for a program that has used no GPU yet."""
+    return "resident" if residency.state == _UNUSED and runs else residency.state
+
+
+def residency_report(residency: ResidencyStatus | None, *, runs: bool = True) -> Residency | None:
+    """Return a kernel's ``residency``; None if the agent does not report it. ``runs``: its program has started."""
     if residency is None:
         return None
+    state = _place(residency, runs)
     waits, moving = residency.waits, residency.moving
     return {
         "mode": residency.mode,
-        "state": _STATES.get(residency.state, ("", residency.state))[1],
+        "state": _STATES.get(state, ("", state))[1],
         "since": iso(residency.since),
         "swapped_bytes": residency.swapped_bytes,
         "swappable_bytes": residency.swappable_bytes,
@@ -119,17 +127,19 @@ def waiting_text(residency: ResidencyStatus | None) -> str | None:
     return told
 
 
-def residency_text(residency: ResidencyStatus | None) -> str:
+def residency_text(known: KernelStatus) -> str:
     """Return a table cell for the command line: ``on GPU``, ``swapped out 3.0 GiB (about 2 s to restore)``.
 
     A wait reads ``restoring (2 ahead)``. A kernel that cannot be swapped has the reason in its
     cell: ``on GPU, not swappable: unknown driver function cuFoo``.
     """
+    residency = known.residency
     if residency is None:
         return "–"
     if residency.waits is not None:
         return "restoring" + (f" ({residency.waits.before} ahead)" if residency.waits.before else "")
-    state = state_text(_STATES.get(residency.state, (residency.state, ""))[0])
+    place = _place(residency, bool(known.pids))
+    state = state_text(_STATES.get(place, (place, ""))[0])
     if state in ("swapped out", "checkpointed"):
         seconds = residency.restore_seconds
         told = "" if seconds is None else f" (about {max(1, math.ceil(seconds))} s to restore)"

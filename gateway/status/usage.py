@@ -18,13 +18,16 @@ from .compute import compute_report
 from .residency import over_limit_bytes, residency_report
 
 
-def kernel_usage(known: KernelStatus | None, granted: Sequence[Quota] = (), required: int | None = None) -> Usage:
+def kernel_usage(
+    known: KernelStatus | None, granted: Sequence[Quota] = (), required: int | None = None, *, runs: bool = True
+) -> Usage:
     """Return a kernel's figures, from the agent's report.
 
     Args:
         known: The agent's report; None while it does not answer, and for a kernel that has ended.
         granted: The grant, which is reported while ``known`` is None.
         required: Of a kernel that has ended, the memory limit that would have been enough.
+        runs: Its program has started.
     """
     parts = known.devices if known else tuple(map(_granted, granted))
     devices = [_device(part) for part in parts]
@@ -45,7 +48,7 @@ def kernel_usage(known: KernelStatus | None, granted: Sequence[Quota] = (), requ
         "enforcement": control_state(known.enforcement) if known else "pending",
         "uncontrolled_processes": [_process(process) for process in known.unhooked_processes] if known else [],
         "host_memory": _host_memory(known.host_memory) if known else None,
-        "residency": residency_report(known.residency) if known else None,
+        "residency": residency_report(known.residency, runs=runs) if known else None,
         "devices": devices,
     }
 

@@ -124,13 +124,18 @@ def _kernels_table(kernels: Iterable[Mapping[str, Any]]) -> RankedTable:
             size_text(round(kernel["gpus"] * 100), kernel["priority"]),
             str(Bytes(kernel["memory_limit_bytes"])),
             str(Bytes(kernel["used_bytes"])),
-            seconds_text(kernel["busy_seconds"]),
+            seconds_text(sum(map(_gpu_seconds, kernel["devices"]))),
             " / ".join(f"{percent_text(one['share_used'])} of {percent_text(one['fair_share'])}" for one in compute)
             or "–",
             " / ".join(slowdown_text(one["slowdown"]) for one in compute) or "–",
             printable(state_text(str(kernel["state"]))),
         )
     return table
+
+
+def _gpu_seconds(part: Mapping[str, Any]) -> float:
+    """Return a kernel's own GPU time on a device, as `tables.kernels_table` shows it."""
+    return float(part["busy_seconds"] if part["compute"] is None else part["compute"]["own_seconds"])
 
 
 def waiting_kernels(kernels: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from jupyter_aliquot.gateway.node.unhooked import process_text
 from jupyter_aliquot.gateway.status.compute import share_text, slowdown_text
 from jupyter_aliquot.gateway.status.residency import residency_text, waiting_text
 from jupyter_aliquot.gateway.status.usage import control_state
-from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus, KernelStatus, NodeStatus
+from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus, KernelDeviceStatus, KernelStatus, NodeStatus
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, WorkloadClass
 
 from .ranked_table import RankedTable
@@ -157,14 +157,19 @@ def kernels_table(kernels: Sequence[KernelStatus]) -> RankedTable:
             str(Bytes(sum(device.peak_bytes for device in kernel.devices))),
             str(Bytes(sum(device.context_bytes for device in kernel.devices))),
             str(Bytes(kernel.host_memory.charged_bytes)),
-            seconds_text(sum(device.busy_seconds for device in kernel.devices)),
+            seconds_text(sum(map(_gpu_seconds, kernel.devices))),
             *_compute_cells(kernel),
-            printable(residency_text(kernel.residency)),
+            printable(residency_text(kernel)),
             printable(control_state(kernel.interception)),
             " ".join(map(str, kernel.pids)) or "–",
             age_text(time.time() - kernel.created),
         )
     return table
+
+
+def _gpu_seconds(device: KernelDeviceStatus) -> float:
+    """Return a kernel's own GPU time; the driver's, with its neighbors' slices, where the agent counts no other."""
+    return device.busy_seconds if device.compute is None else device.compute.own_seconds
 
 
 def _compute_cells(kernel: KernelStatus) -> tuple[str, str, str]:

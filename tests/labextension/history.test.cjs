@@ -20,7 +20,12 @@ function aKernel(id, busy, used = busy.map(() => 0), changes = {}) {
     label: `${id}.ipynb`,
     name: 'python3.gpu-0.25',
     known_seconds: busy.map(value => (value === null ? null : 10)),
-    figures: { busy_gpus: column(...busy), used_bytes: column(...used), swapped_bytes: column(...busy.map(() => 0)) },
+    figures: {
+      busy_gpus: column(...busy),
+      own_gpus: column(...busy.map(() => null)),
+      used_bytes: column(...used),
+      swapped_bytes: column(...busy.map(() => 0))
+    },
     ...changes
   };
 }
@@ -53,6 +58,14 @@ test('who used the most comes first; the small ones are one layer that adds up',
   assert.ok(Math.abs(layers[1].gpuSeconds - 6) < 1e-9);
   assert.ok(Math.abs(layers[1].values[1] - 0.3) < 1e-9);
   assert.equal(series.layersOf(aHistory({ kernels }), 'time', 8).length, 3, 'who used nothing is not shown');
+});
+
+test('GPU time is the kernel\'s own, as in the table of aliquot history and in the accounting', () => {
+  const kernel = aKernel('a', [0.5, 0.5]);
+  kernel.figures.own_gpus = column(0.2, null);
+  const [layer] = series.layersOf(aHistory({ kernels: [kernel] }), 'time', 8);
+  assert.deepEqual(layer.values, [0.2, 0.5]);
+  assert.equal(layer.gpuSeconds, 7);
 });
 
 test('by memory, the largest peak comes first', () => {

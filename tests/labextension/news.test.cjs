@@ -67,6 +67,32 @@ test('a kernel that was refused memory which it needed is told once at each limi
   assert.deepEqual(newsOf(needs({ required_bytes: undefined })), []);
 });
 
+test('a lack of memory holds until the kernel ends, restarts or has freed half of its memory', () => {
+  const reader = new NewsReader(aMemory('[]'));
+  const short = changes => aStatus({ kernels: [aKernel('k1', { required_bytes: 6 * GIB, used_bytes: 4 * GIB, ...changes })] });
+  const holds = changes => reader.standing(short(changes)).size === 1;
+  assert.ok(holds({ used_bytes: GIB }), 'one large allocation was refused: what it has stays small');
+  assert.ok(holds({}));
+  assert.ok(holds({ used_bytes: 3 * GIB }));
+  assert.ok(!holds({ used_bytes: 2 * GIB }));
+  assert.ok(!holds({ state: 'ended' }));
+  assert.ok(!holds({ required_bytes: null }), 'a restart begins anew');
+});
+
+test('a queued change of size is told once it is in force, and not one that was withdrawn', () => {
+  const reader = new NewsReader(aMemory('[]'));
+  const resize = { state: 'queued', gpus: 0.5, requested_memory_bytes: null, priority: 'normal', since: 't1' };
+  const tell = changes => {
+    const kernel = aKernel('k1', { requested_memory_bytes: null, priority: 'normal', ...changes });
+    return reader.read(aStatus({ kernels: [kernel] }), NOW).map(news => news.kind);
+  };
+  assert.deepEqual(tell({ gpus: 0.25, resize }), []);
+  assert.deepEqual(tell({ gpus: 0.5, resize: null }), ['resized']);
+  assert.deepEqual(tell({ gpus: 0.5, resize: null }), []);
+  assert.deepEqual(tell({ gpus: 0.5, resize: { ...resize, gpus: 0.75, since: 't2' } }), []);
+  assert.deepEqual(tell({ gpus: 0.5, resize: null }), [], 'withdrawn');
+});
+
 test('who waited long for a GPU is told once it is there, and who waited for a moment is not', () => {
   const reader = new NewsReader(aMemory('[]'));
   const all = state => aStatus({ kernels: [aKernel('k1', { state }), aKernel('k2', { state: 'queued' })] });

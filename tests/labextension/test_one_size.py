@@ -31,6 +31,7 @@ pytestmark = pytest.mark.browser
 
 _IS_DIRTY = "() => jupyterapp.shell.currentWidget.context.model.dirty"
 _SAVE = "() => jupyterapp.shell.currentWidget.context.save().then(() => null)"
+_HAS_LANGUAGE = "() => Boolean(jupyterapp.shell.currentWidget?.model?.getMetadata('language_info'))"
 _IS_CALLED = "name => jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.name === name"
 
 
@@ -178,6 +179,8 @@ def _resizes_everywhere(page: Page, places: list[tuple[str, str]]) -> None:
 def _stays(lab: LabPage, server: LabProcess, path: str) -> None:
     """Check that a saved and reloaded notebook, and a restarted kernel, keep their names."""
     want = {"name": "python3.gpu-0.37-5g", "display_name": f"{PYTHON} · 0.37 GPU · 5 GiB", "language": "python"}
+    # Lab writes the kernel's answer into the notebook: one that was saved before it is dirty after a reload.
+    lab.page.wait_for_function(_HAS_LANGUAGE)
     lab.page.evaluate(_SAVE)
     assert json.loads((server.notebooks / path).read_text())["metadata"]["kernelspec"] == want
     lab.reload()

@@ -188,8 +188,12 @@ class Kernel:
 
     def bind(self, pid: int, start_time_ticks: int) -> bool:
         """Watch the kernel's process; return whether it is there."""
-        is_there = self._bound.add(Process(pid, start_time_ticks))
+        process = Process(pid, start_time_ticks)
+        is_new = process not in self._bound.all
+        is_there = self._bound.add(process)
         if is_there:
+            if is_new and not self._sessions and not self._expected:
+                self.usage.joining(is_first=True)  # a restart: what failed in the process before is over
             self.write_journal()
         return is_there
 

@@ -153,10 +153,11 @@ namespace Private {
   const HEIGHT = 100;
 
   export function layer(kernel: IHistory['kernels'][number], figure: HistoryFigure): ILayer {
-    const { busy_gpus: busy, used_bytes: used, swapped_bytes: swapped } = kernel.figures;
+    const { used_bytes: used, swapped_bytes: swapped } = kernel.figures;
+    const time = ownTime(kernel);
     // A kernel's charge includes swapped-out memory, which is not on its GPU.
     const values = {
-      time: busy.mean,
+      time,
       memory: onGpu(used.mean, swapped.mean),
       copies: swapped.mean
     };
@@ -166,9 +167,14 @@ namespace Private {
       owner: kernel.owner,
       count: 1,
       values: values[figure],
-      gpuSeconds: busy.mean.reduce<number>((sum, gpus, step) => sum + (gpus ?? 0) * (kernel.known_seconds[step] ?? 0), 0),
+      gpuSeconds: time.reduce<number>((sum, gpus, step) => sum + (gpus ?? 0) * (kernel.known_seconds[step] ?? 0), 0),
       peakBytes: greatest(figure === 'copies' ? swapped.max : onGpu(used.max, swapped.min))
     };
+  }
+
+  /** The kernel's own GPU time, as the accounting counts it; the driver's count where no agent tells the other. */
+  function ownTime({ figures: { own_gpus: own, busy_gpus: busy } }: IHistory['kernels'][number]): Column {
+    return busy.mean.map((gpus, step) => own.mean[step] ?? gpus);
   }
 
   function onGpu(used: Column, swapped: Column): Column {

@@ -6,6 +6,14 @@ import { ICompute, IKernel, IKernelDevice } from '../tokens';
 /** A kernel's device of whose time there is something to tell. */
 export type Timed = IKernelDevice & { readonly compute: ICompute };
 
+/**
+ * The kernel's own GPU time in seconds, as history and accounting count it; the driver's count, with
+ * neighbors' slices, where the agent tells no other.
+ */
+export function gpuSeconds(kernel: IKernel): number {
+  return kernel.devices.reduce((sum, { compute, busy_seconds: busy }) => sum + (compute?.own_seconds ?? busy), 0);
+}
+
 /** Those of a kernel's devices that it has used, or wants to use. */
 export function timedDevices(kernel: IKernel): Timed[] {
   // A gateway of before does not even have the field.

@@ -1,7 +1,7 @@
 // Decides which events a user is notified of: each once, also across reloads of the page. No DOM.
 
 import { ShareNews, ShareReader } from './share_news';
-import { IKernel, IMemory, IOwnerMessage, IScheduledTermination, IStatus, ITermination } from '../tokens';
+import { IKernel, IMemory, IOwnerMessage, IResize, IScheduledTermination, IStatus, ITermination } from '../tokens';
 
 /** An event, past or scheduled, of a kernel of this user. */
 export type News =
@@ -10,6 +10,8 @@ export type News =
   | { readonly kind: 'soon'; readonly key: string; readonly kernel: IKernel; readonly soon: IScheduledTermination }
   /** The kernel runs, and an allocation failed. */
   | { readonly kind: 'short'; readonly key: string; readonly kernel: IKernel; readonly needed: number }
+  /** A change of size that was queued is in force. */
+  | { readonly kind: 'resized'; readonly key: string; readonly kernel: IKernel }
   /** The kernel got its GPU after a long wait. */
   | { readonly kind: 'served'; readonly key: string; readonly kernel: IKernel }
   /** An administrator wrote to the kernel's owner. */
@@ -63,7 +65,7 @@ export class NewsReader {
   }
 
   read(status: IStatus, now: Date): News[] {
-    const found = [...newsOf(status), ...this._served(status, now.getTime())];
+    const found = [...newsOf(status), ...this._served(status, now.getTime()), ...this._resized(status)];
     const isPast = (news: News): boolean => news.kind === 'ended' || news.kind === 'restarted';
     const fresh = found.filter(news => !this._told.has(news.key) && !(this._isFirst && isPast(news)));
     const shares = this._shares.read(status).filter(({ news, isAgain }) => isAgain || !this._told.has(news.key));
@@ -71,6 +73,44 @@ export class NewsReader {
     this._told.add(told.map(news => news.key));
     this._isFirst = false;
     return [...fresh, ...shares.map(({ news }) => news)];
+  }
+
+  /**
+   * The keys of the news that still hold. A lack of memory is over, too, once the kernel has freed
+   * half of what it had then.
+   */
+  standing(status: IStatus): ReadonlySet<string> {
+    const holding = new Set<string>();
+    const used = new Map<string, number>();
+    for (const news of newsOf(status)) {
+      if (news.kind !== 'short') {
+        holding.add(news.key);
+        continue;
+      }
+      const then = Math.max(this._used.get(news.key) ?? 0, news.kernel.used_bytes);
+      used.set(news.key, then);
+      if (news.kernel.used_bytes > then / 2 || then === 0) {
+        holding.add(news.key);
+      }
+    }
+    this._used = used;
+    return holding;
+  }
+
+  /** Kernels whose change of size was queued in the last status, and is in force now. */
+  private _resized(status: IStatus): News[] {
+    const resized: News[] = [];
+    const queued = new Map<string, IResize>();
+    for (const kernel of mine(status)) {
+      const wanted = this._queued.get(kernel.id);
+      if (kernel.resize) {
+        queued.set(kernel.id, kernel.resize);
+      } else if (wanted !== undefined && kernel.state !== 'ended' && hasSize(kernel, wanted)) {
+        resized.push({ kind: 'resized', key: `resized ${kernel.id} ${wanted.since}`, kernel });
+      }
+    }
+    this._queued = queued;
+    return resized;
   }
 
   /**
@@ -97,6 +137,9 @@ export class NewsReader {
   private readonly _told: Remembered;
   private _isFirst: boolean;
   private _waiting: ReadonlyMap<string, number> = new Map();
+  private _queued: ReadonlyMap<string, IResize> = new Map();
+  /** The most memory that a kernel had since its lack of memory was told, by its key. */
+  private _used: ReadonlyMap<string, number> = new Map();
 }
 
 /** Return all news in a status about this user's own kernels, shown before or not. */
@@ -124,6 +167,11 @@ export function newsOf(status: IStatus): News[] {
     }
   }
   return news;
+}
+
+function hasSize(kernel: IKernel, wanted: IResize): boolean {
+  const memory = kernel.requested_memory_bytes === wanted.requested_memory_bytes;
+  return memory && kernel.gpus === wanted.gpus && kernel.priority === wanted.priority;
 }
 
 function mine(status: IStatus): readonly IKernel[] {

@@ -1,7 +1,7 @@
 // The history page: a command, a place in the palette and the View menu, and its return after a
 // reload.
 
-import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/application';
 import { ICommandPalette, MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
 
@@ -9,45 +9,38 @@ import { AliquotClient } from '../client/client';
 import { IGpuKernels } from '../gpu_kernels';
 import { HistoryModel } from '../history/history_model';
 import { Range } from '../history/history_series';
-import { CommandIDs, PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
+import { CommandIDs, TRANSLATION_DOMAIN } from '../tokens';
 import { HistoryPage } from '../widgets/history/history';
 import { historyIcon } from '../widgets/elements/icons';
 
 const NAMESPACE = 'aliquot-history';
 
-export const history: JupyterFrontEndPlugin<void> = {
-  id: PluginIDs.history,
-  description: 'Adds the page of who used which GPU when.',
-  autoStart: true,
-  requires: [IGpuKernels],
-  optional: [ICommandPalette, ILayoutRestorer, ITranslator],
-  activate: (
-    app: JupyterFrontEnd,
-    { client }: IGpuKernels,
-    palette: ICommandPalette | null,
-    restorer: ILayoutRestorer | null,
-    translator: ITranslator | null
-  ): void => {
-    const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
-    const tracker = new WidgetTracker<MainAreaWidget<HistoryPage>>({ namespace: NAMESPACE });
-    const command = CommandIDs.history;
-    app.commands.addCommand(command, {
-      label: args => (args.isPalette ? trans.__('Show GPU History') : trans.__('GPU History')),
-      caption: trans.__('Show who used which GPU over the last hour, day or week'),
-      icon: args => (args.isPalette ? undefined : historyIcon),
-      describedBy: { args: { type: 'object', properties: { isPalette: { type: 'boolean' } } } },
-      execute: async () => {
-        const widget = tracker.currentWidget ?? page(client, trans);
-        if (!widget.isAttached) {
-          await tracker.add(widget);
-          app.shell.add(widget, 'main');
-        }
-        app.shell.activateById(widget.id);
+export const history = (
+  app: JupyterFrontEnd,
+  { client }: IGpuKernels,
+  palette: ICommandPalette | null,
+  restorer: ILayoutRestorer | null,
+  translator: ITranslator | null
+): void => {
+  const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
+  const tracker = new WidgetTracker<MainAreaWidget<HistoryPage>>({ namespace: NAMESPACE });
+  const command = CommandIDs.history;
+  app.commands.addCommand(command, {
+    label: args => (args.isPalette ? trans.__('Show GPU History') : trans.__('GPU History')),
+    caption: trans.__('Show who used which GPU over the last hour, day or week'),
+    icon: args => (args.isPalette ? undefined : historyIcon),
+    describedBy: { args: { type: 'object', properties: { isPalette: { type: 'boolean' } } } },
+    execute: async () => {
+      const widget = tracker.currentWidget ?? page(client, trans);
+      if (!widget.isAttached) {
+        await tracker.add(widget);
+        app.shell.add(widget, 'main');
       }
-    });
-    palette?.addItem({ command, category: trans.__('View'), args: { isPalette: true } });
-    void restorer?.restore(tracker, { command, name: () => NAMESPACE });
-  }
+      app.shell.activateById(widget.id);
+    }
+  });
+  palette?.addItem({ command, category: trans.__('View'), args: { isPalette: true } });
+  void restorer?.restore(tracker, { command, name: () => NAMESPACE });
 };
 
 function page(client: AliquotClient, trans: TranslationBundle): MainAreaWidget<HistoryPage> {

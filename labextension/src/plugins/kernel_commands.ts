@@ -1,7 +1,7 @@
 // Commands about one kernel, by its id, for our buttons, menus, shortcuts and other extensions.
 
-import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
-import { Dialog, ISessionContext, ISessionContextDialogs, SessionContextDialogs, showDialog } from '@jupyterlab/apputils';
+import { JupyterFrontEnd } from '@jupyterlab/application';
+import { Dialog, ISessionContext, SessionContextDialogs, showDialog } from '@jupyterlab/apputils';
 import { KernelAPI } from '@jupyterlab/services';
 import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
 import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
@@ -9,62 +9,55 @@ import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { obstacle } from '../model/action_rules';
 import { IGpuKernels } from '../gpu_kernels';
 import { kernelTitle } from '../model/model';
-import { ACTION_COMMANDS, CommandAction, IKernel, PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
+import { ACTION_COMMANDS, CommandAction, IKernel, TRANSLATION_DOMAIN } from '../tokens';
 import { actionCaption, actionLabel, obstacleText } from '../widgets/elements/action_words';
 import { contextOf } from '../widgets/notebook/open_contexts';
 import { showShareDialog } from '../widgets/sharing/share_dialog';
 
-export const kernelCommands: JupyterFrontEndPlugin<void> = {
-  id: PluginIDs.kernelCommands,
-  description: 'Adds commands that open, follow, swap, keep, share, restart and shut down one GPU kernel.',
-  autoStart: true,
-  requires: [IGpuKernels],
-  optional: [ISessionContextDialogs, ITranslator],
-  activate: (
-    app: JupyterFrontEnd,
-    { model, client }: IGpuKernels,
-    dialogs: ISessionContext.IDialogs | null,
-    translator: ITranslator | null
-  ): void => {
-    const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
-    const sessionDialogs = dialogs ?? new SessionContextDialogs({ translator: translator ?? nullTranslator });
-    const ways: Readonly<Record<CommandAction, (kernel: IKernel) => Promise<unknown>>> = {
-      open: kernel => app.commands.execute('docmanager:open', { path: kernel.label }),
-      newNotebook: kernel => app.commands.execute('notebook:create-new', { kernelId: kernel.id }),
-      follow: kernel => follow(app, kernel),
-      swapOut: kernel => client.swapOut(kernel.id),
-      restore: kernel => client.restore(kernel.id),
-      postponeCulling: kernel => client.postponeCulling(kernel.id),
-      share: kernel => showShareDialog({ kernel, client, model, trans }),
-      restart: kernel => restart(app, sessionDialogs, kernel, trans),
-      shutDown: kernel => shutDown(app, kernel, trans)
-    };
-    const kernelOf = (args: ReadonlyPartialJSONObject): IKernel | undefined =>
-      model.state.status?.kernels.find(kernel => kernel.id === args.kernelId);
-    const why = (action: CommandAction, kernel: IKernel | undefined): string | null => {
-      const status = model.state.status;
-      const found = kernel && status ? obstacle(action, kernel, status) : null;
-      return kernel && found ? obstacleText(found, kernel, trans) : null;
-    };
-    for (const action of Object.keys(ways) as CommandAction[]) {
-      app.commands.addCommand(ACTION_COMMANDS[action], {
-        label: actionLabel(action, trans),
-        caption: args => why(action, kernelOf(args)) ?? actionCaption(action, trans),
-        describedBy: { args: ARGUMENTS },
-        isEnabled: args => {
-          const kernel = kernelOf(args);
-          return kernel !== undefined && why(action, kernel) === null;
-        },
-        execute: async args => {
-          const kernel = kernelOf(args);
-          if (!kernel) {
-            throw new Error(trans.__('There is no kernel %1 any more.', String(args.kernelId)));
-          }
-          await ways[action](kernel);
-          await model.refresh();
+export const kernelCommands = (
+  app: JupyterFrontEnd,
+  { model, client }: IGpuKernels,
+  dialogs: ISessionContext.IDialogs | null,
+  translator: ITranslator | null
+): void => {
+  const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
+  const sessionDialogs = dialogs ?? new SessionContextDialogs({ translator: translator ?? nullTranslator });
+  const ways: Readonly<Record<CommandAction, (kernel: IKernel) => Promise<unknown>>> = {
+    open: kernel => app.commands.execute('docmanager:open', { path: kernel.label }),
+    newNotebook: kernel => app.commands.execute('notebook:create-new', { kernelId: kernel.id }),
+    follow: kernel => follow(app, kernel),
+    swapOut: kernel => client.swapOut(kernel.id),
+    restore: kernel => client.restore(kernel.id),
+    postponeCulling: kernel => client.postponeCulling(kernel.id),
+    share: kernel => showShareDialog({ kernel, client, model, trans }),
+    restart: kernel => restart(app, sessionDialogs, kernel, trans),
+    shutDown: kernel => shutDown(app, kernel, trans)
+  };
+  const kernelOf = (args: ReadonlyPartialJSONObject): IKernel | undefined =>
+    model.state.status?.kernels.find(kernel => kernel.id === args.kernelId);
+  const why = (action: CommandAction, kernel: IKernel | undefined): string | null => {
+    const status = model.state.status;
+    const found = kernel && status ? obstacle(action, kernel, status) : null;
+    return kernel && found ? obstacleText(found, kernel, trans) : null;
+  };
+  for (const action of Object.keys(ways) as CommandAction[]) {
+    app.commands.addCommand(ACTION_COMMANDS[action], {
+      label: actionLabel(action, trans),
+      caption: args => why(action, kernelOf(args)) ?? actionCaption(action, trans),
+      describedBy: { args: ARGUMENTS },
+      isEnabled: args => {
+        const kernel = kernelOf(args);
+        return kernel !== undefined && why(action, kernel) === null;
+      },
+      execute: async args => {
+        const kernel = kernelOf(args);
+        if (!kernel) {
+          throw new Error(trans.__('There is no kernel %1 any more.', String(args.kernelId)));
         }
-      });
-    }
+        await ways[action](kernel);
+        await model.refresh();
+      }
+    });
   }
 };
 

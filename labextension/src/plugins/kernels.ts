@@ -1,7 +1,7 @@
 // The model and the client, one of each per page, with Lab's connection settings. All our other
 // plugins need them.
 
-import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { JupyterFrontEnd } from '@jupyterlab/application';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { AliquotClient } from '../client/client';
@@ -10,21 +10,14 @@ import { GpuKernelsModel } from '../model/model';
 import { BrowserPage } from '../client/page';
 import { storage } from '../base/storage';
 import { EventStream } from '../client/stream';
-import { PLUGIN_ID, PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
+import { PLUGIN_ID, TRANSLATION_DOMAIN } from '../tokens';
 
-export const kernels: JupyterFrontEndPlugin<IGpuKernels> = {
-  id: PluginIDs.kernels,
-  description: 'Provides what is known of the GPUs and of the kernels that share them.',
-  autoStart: true,
-  provides: IGpuKernels,
-  optional: [ITranslator],
-  activate: (app: JupyterFrontEnd, translator: ITranslator | null): IGpuKernels => {
-    const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
-    const { serverSettings } = app.serviceManager;
-    const client = new AliquotClient(serverSettings, trans);
-    const dismissed = storage(`${PLUGIN_ID}:dismissed:${serverSettings.baseUrl}`);
-    const stream = new EventStream(serverSettings);
-    const model = new GpuKernelsModel({ source: client, stream, page: new BrowserPage(), dismissed, trans });
-    return { client, model };
-  }
+export const kernels = (app: JupyterFrontEnd, translator: ITranslator | null): IGpuKernels => {
+  const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
+  const { serverSettings } = app.serviceManager;
+  const client = new AliquotClient(serverSettings, trans);
+  const dismissed = storage(`${PLUGIN_ID}:dismissed:${serverSettings.baseUrl}`);
+  const stream = new EventStream(serverSettings);
+  const model = new GpuKernelsModel({ source: client, stream, page: new BrowserPage(), dismissed, trans });
+  return { client, model };
 };

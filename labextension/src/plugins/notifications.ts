@@ -1,6 +1,6 @@
 // Notifications about the user's kernels, connected to Lab's settings, documents and sessions.
 
-import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { JupyterFrontEnd } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
@@ -12,66 +12,59 @@ import { GpuKernelsModel, notebookPath } from '../model/model';
 import { NewsReader, Remembered } from '../model/news';
 import { RefusedComms } from '../sessions/refused_comms';
 import { storage } from '../base/storage';
-import { CommandIDs, IKernel, PLUGIN_ID, PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
+import { CommandIDs, IKernel, PLUGIN_ID, TRANSLATION_DOMAIN } from '../tokens';
 import { Announcer, tellFailure } from '../widgets/notifications/announce';
 import { InvitationAnnouncer } from '../widgets/notifications/invitation_news';
 import { describeMemory } from '../widgets/notifications/memory_news';
 import { contextAt } from '../widgets/notebook/open_contexts';
 
-export const notifications: JupyterFrontEndPlugin<void> = {
-  id: PluginIDs.notifications,
-  description: 'Announces what ends or starts one of your kernels, a lack of memory, and folders shared with you.',
-  autoStart: true,
-  requires: [IGpuKernels],
-  optional: [ISettingRegistry, ITranslator, INotebookTracker],
-  activate: (
-    app: JupyterFrontEnd,
-    { model, client }: IGpuKernels,
-    settings: ISettingRegistry | null,
-    translator: ITranslator | null,
-    notebooks: INotebookTracker | null
-  ): void => {
-    const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
-    const path = (kernel: IKernel): string | null => {
-      const { status } = model.state;
-      return status && notebookPath(kernel, status);
-    };
-    const announcer = new Announcer({
-      model,
-      trans,
-      reader: new NewsReader(storage(`${PLUGIN_ID}:told:${app.serviceManager.serverSettings.baseUrl}`)),
-      showPanel: () => void app.commands.execute(CommandIDs.show),
-      open: kernel => {
-        const found = path(kernel);
-        return found === null ? null : () => void app.commands.execute('docmanager:open', { path: found });
-      },
-      openNotebookOn: ({ id }) => {
-        app.commands.execute(CommandIDs.newNotebook, { kernelId: id }).catch(tellFailure);
-      },
-      isShown: kernel => {
-        const current = app.shell.currentWidget;
-        return !document.hidden && current !== null && contextAt([current], kernel.label) !== null;
-      },
-      describe: (news, status) =>
-        describeMemory(news, status, {
-          model,
-          client,
-          trans,
-          restartAs: path(news.kernel) === null ? null : name => restartAs(app, news.kernel.label, name)
-        })
-    });
-    const invitations = new InvitationAnnouncer({
-      model,
-      trans,
-      told: new Remembered(storage(`${PLUGIN_ID}:invitations:${app.serviceManager.serverSettings.baseUrl}`)),
-      showFolders: () => void app.commands.execute(CommandIDs.sharedFolders)
-    });
-    app.shell.currentChanged?.connect(() => announcer.see());
-    if (notebooks) {
-      followComms(notebooks, announcer, trans);
-    }
-    void followSettings(settings, model, [announcer, invitations]);
+export const notifications = (
+  app: JupyterFrontEnd,
+  { model, client }: IGpuKernels,
+  settings: ISettingRegistry | null,
+  translator: ITranslator | null,
+  notebooks: INotebookTracker | null
+): void => {
+  const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
+  const path = (kernel: IKernel): string | null => {
+    const { status } = model.state;
+    return status && notebookPath(kernel, status);
+  };
+  const announcer = new Announcer({
+    model,
+    trans,
+    reader: new NewsReader(storage(`${PLUGIN_ID}:told:${app.serviceManager.serverSettings.baseUrl}`)),
+    showPanel: () => void app.commands.execute(CommandIDs.show),
+    open: kernel => {
+      const found = path(kernel);
+      return found === null ? null : () => void app.commands.execute('docmanager:open', { path: found });
+    },
+    openNotebookOn: ({ id }) => {
+      app.commands.execute(CommandIDs.newNotebook, { kernelId: id }).catch(tellFailure);
+    },
+    isShown: kernel => {
+      const current = app.shell.currentWidget;
+      return !document.hidden && current !== null && contextAt([current], kernel.label) !== null;
+    },
+    describe: (news, status) =>
+      describeMemory(news, status, {
+        model,
+        client,
+        trans,
+        restartAs: path(news.kernel) === null ? null : name => restartAs(app, news.kernel.label, name)
+      })
+  });
+  const invitations = new InvitationAnnouncer({
+    model,
+    trans,
+    told: new Remembered(storage(`${PLUGIN_ID}:invitations:${app.serviceManager.serverSettings.baseUrl}`)),
+    showFolders: () => void app.commands.execute(CommandIDs.sharedFolders)
+  });
+  app.shell.currentChanged?.connect(() => announcer.see());
+  if (notebooks) {
+    followComms(notebooks, announcer, trans);
   }
+  void followSettings(settings, model, [announcer, invitations]);
 };
 
 /** Notify the user when a widget's message does not reach its kernel. */

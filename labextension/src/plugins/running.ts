@@ -3,7 +3,7 @@
 // the page's model; the section asks for no figures. So the server decides whether an action is
 // possible, and not the page's last status, which may be a minute old.
 
-import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { JupyterFrontEnd } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
 import { IRunningSessionManagers, IRunningSessions } from '@jupyterlab/running';
 import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
@@ -12,26 +12,19 @@ import { move, obstacle } from '../model/action_rules';
 import { IGpuKernels } from '../gpu_kernels';
 import { GpuKernelsModel, kernelTitle, notebookPath } from '../model/model';
 import { stateWord } from '../model/state_word';
-import { ACTION_COMMANDS, CommandIDs, IKernel, PluginIDs, TRANSLATION_DOMAIN } from '../tokens';
+import { ACTION_COMMANDS, CommandIDs, IKernel, TRANSLATION_DOMAIN } from '../tokens';
 import { failureText } from '../widgets/elements/action_words';
 import { gpuIcon } from '../widgets/elements/icons';
 import { sizeText } from '../widgets/kernels/kernel_words';
 
-export const running: JupyterFrontEndPlugin<void> = {
-  id: PluginIDs.running,
-  description: 'Adds GPU kernels to the panel of running terminals and kernels.',
-  autoStart: true,
-  requires: [IGpuKernels],
-  optional: [IRunningSessionManagers, ITranslator],
-  activate: (
-    app: JupyterFrontEnd,
-    { model }: IGpuKernels,
-    managers: IRunningSessionManagers | null,
-    translator: ITranslator | null
-  ): void => {
-    const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
-    managers?.add(section(app, model, trans));
-  }
+export const running = (
+  app: JupyterFrontEnd,
+  { model }: IGpuKernels,
+  managers: IRunningSessionManagers | null,
+  translator: ITranslator | null
+): void => {
+  const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
+  managers?.add(section(app, model, trans));
 };
 
 function section(app: JupyterFrontEnd, model: GpuKernelsModel, trans: TranslationBundle): IRunningSessions.IManager {

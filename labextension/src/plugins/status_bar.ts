@@ -1,6 +1,6 @@
 // The GPU item of the status bar, for the notebook or console in front.
 
-import { ILabShell, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ILabShell, JupyterFrontEnd } from '@jupyterlab/application';
 import { ISessionContext, ISessionContextDialogs } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { IStatusBar } from '@jupyterlab/statusbar';
@@ -18,38 +18,31 @@ import { KernelPopovers } from '../widgets/notebook/kernel_popover';
 /** Beside Lab's own "Python 3 | Idle", whose rank is 1. */
 const RANK = 1.5;
 
-export const statusBar: JupyterFrontEndPlugin<void> = {
-  id: PluginIDs.statusBar,
-  description: 'Shows the GPU of the current kernel in the status bar.',
-  autoStart: true,
-  requires: [IGpuKernels],
-  optional: [IStatusBar, ILabShell, ISessionContextDialogs, INotebookTracker, ITranslator],
-  activate: (
-    app: JupyterFrontEnd,
-    { model, client }: IGpuKernels,
-    bar: IStatusBar | null,
-    shell: ILabShell | null,
-    dialogs: ISessionContextDialogs | null,
-    notebooks: INotebookTracker | null,
-    translator: ITranslator | null
-  ): void => {
-    if (bar === null || shell === null) {
-      return; // Notebook 7 has neither
-    }
-    const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
-    const popovers = new KernelPopovers({ model, client, commands: app.commands, trans, dialogs, notebooks });
-    const item = new KernelItem({ model, trans, place: 'status-bar', press: item => popovers.press(item) });
-    const inFront = new KernelInFront(model, item);
-    shell.currentChanged.connect((_, { newValue }) => inFront.follow(newValue));
-    bar.registerStatusItem(PluginIDs.statusBar, {
-      item,
-      align: 'left',
-      rank: RANK,
-      isActive: () => inFront.isTold,
-      activeStateChanged: inFront.toldChanged
-    });
-    inFront.follow(shell.currentWidget);
+export const statusBar = (
+  app: JupyterFrontEnd,
+  { model, client }: IGpuKernels,
+  bar: IStatusBar | null,
+  shell: ILabShell | null,
+  dialogs: ISessionContextDialogs | null,
+  notebooks: INotebookTracker | null,
+  translator: ITranslator | null
+): void => {
+  if (bar === null || shell === null) {
+    return; // Notebook 7 has neither
   }
+  const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
+  const popovers = new KernelPopovers({ model, client, commands: app.commands, trans, dialogs, notebooks });
+  const item = new KernelItem({ model, trans, place: 'status-bar', press: item => popovers.press(item) });
+  const inFront = new KernelInFront(model, item);
+  shell.currentChanged.connect((_, { newValue }) => inFront.follow(newValue));
+  bar.registerStatusItem(PluginIDs.statusBar, {
+    item,
+    align: 'left',
+    rank: RANK,
+    isActive: () => inFront.isTold,
+    activeStateChanged: inFront.toldChanged
+  });
+  inFront.follow(shell.currentWidget);
 };
 
 /** Follows the current widget, and shows its kernel in one item. */

@@ -232,6 +232,10 @@ class ActivityTracker:
                 return
         self._last = now
 
+    def kernel_began(self, now: float) -> None:
+        """Note a start as activity: the kernel is idle since then, not since the work of the one before."""
+        self._last = now
+
     def clear(self, now: float) -> bool:
         """Forget all requests: the kernel ended. True if any was open."""
         had_any = bool(self._open)

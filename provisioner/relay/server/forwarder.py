@@ -124,6 +124,11 @@ class Forwarder:
 
     # ---- the kernel comes and goes
 
+    def began(self, now: float) -> None:
+        """Note the start of this run of the kernel."""
+        self.started_at, self.has_news = now, True
+        self.tracker.kernel_began(now)
+
     def join(self) -> None:
         """Listen to the kernel's sockets, which are connected."""
         self._loop.watch(self._kernel_sockets.sockets["iopub"], self._from_iopub)

@@ -197,7 +197,7 @@ class Relay:
 
     def _begins(self, now: float) -> None:
         self._incarnation += 1
-        self._forwarder.started_at = now
+        self._forwarder.began(now)
         self._ended = None
         forget_ended(self._folder)
         self._say_state({"state": "starting", "incarnation": self._incarnation})

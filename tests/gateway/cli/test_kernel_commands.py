@@ -11,10 +11,16 @@ from typing import Any
 import pytest
 
 from jupyter_aliquot.gateway.cli.app import main
-from jupyter_aliquot.gateway.status.residency import residency_text
+from jupyter_aliquot.gateway.status.residency import residency_report, residency_text, state_text
 from jupyter_aliquot.gateway.terminal.gateway_tables import ended_kernels, ended_rows, queue_rows, waiting_kernels
 from jupyter_aliquot.gateway.terminal.kernel_client import NoSuchKernelError, pick_kernel
+from jupyter_aliquot.gpu_hook.client.reports import KernelStatus
 from jupyter_aliquot.gpu_hook.client.residency_reports import MODE_IS_OFF, read_residency
+
+
+def a_kernel_status(**more: Any) -> KernelStatus:
+    pids = more.pop("pids")
+    return KernelStatus("k", "ada", "", 25, None, "production", 1, (), 1000.0, "holds", pids, False, (), **more)
 
 
 def told(kernel_id: str, label: str = "", state: str = "on_gpu", **more: Any) -> dict[str, Any]:
@@ -76,7 +82,15 @@ def test_a_kernel_is_named_by_id_or_notebook(word: str, want: str) -> None:
     ],
 )
 def test_where_memory_is_fits_a_cell_of_the_table(residency: Any, want: str) -> None:
-    assert residency_text(read_residency(residency)) == want
+    assert residency_text(a_kernel_status(residency=read_residency(residency), pids=(7,))) == want
+
+
+@pytest.mark.parametrize(("pids", "want"), [((), "starting"), ((7,), "on GPU")])
+def test_a_program_that_never_used_its_gpu_is_on_it_in_every_place(pids: tuple[int, ...], want: str) -> None:
+    known = a_kernel_status(residency=read_residency({"state": "starting", "mode": "vmm"}), pids=pids)
+    report = residency_report(known.residency, runs=bool(pids))
+    assert report is not None
+    assert residency_text(known) == state_text(report["state"]) == want
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_aliquot.gateway.relays.activity import Activity, execution_state, moment, read_activity
+from jupyter_aliquot.gateway.relays.activity import Activity, begin_anew, execution_state, moment, read_activity
 from jupyter_aliquot.provisioner.relay.client.link import Activity as RelayActivity, KernelState
 
 IDLE = Activity(open=0, work=0, busy_since=None, idle_since=100.0, last_activity=100.0)
@@ -18,6 +18,15 @@ def test_work_that_begins_and_ends_is_dated() -> None:
 def test_a_thread_that_prints_is_activity_and_not_work() -> None:
     after = read_activity(IDLE, RelayActivity(0, 0, None, 130.0))
     assert (after.is_busy, after.idle_since, after.last_activity) == (False, 100.0, 130.0)
+
+
+def test_a_kernel_that_restarted_is_idle_since_then() -> None:
+    anew = begin_anew(IDLE, 140.0)
+    assert anew is not None
+    assert (anew.idle_since, anew.last_activity) == (140.0, 140.0)
+    assert read_activity(anew, RelayActivity(0, 0, None, 139.0)).idle_since == 140.0
+    assert begin_anew(BUSY, 140.0) == BUSY, "its relay tells the end of its work"
+    assert begin_anew(None, 140.0) is None
 
 
 def test_requests_for_information_are_open_and_no_work() -> None:

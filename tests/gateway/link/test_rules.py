@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,10 @@ async def test_a_restart_that_is_asked_for_keeps_the_websocket(a_house: House, u
     browser = await a_house.browser().open()
     await browser.execute("x = 1")
     link = a_house.link
+    await until(lambda: not link.activity.is_busy)
+    asked_at = time.time()
     await a_house.act("restart")
+    await until(lambda: link.activity.idle_since >= asked_at)  # and not since the work of the kernel before
     assert "NameError" in [m.content.get("ename") for m in await browser.execute("x")]
     assert a_house.link is link
     assert (await a_house.model())["connections"] == 1

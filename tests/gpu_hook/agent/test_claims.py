@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import shutil
 import tempfile
@@ -20,6 +21,7 @@ import pytest
 from hypothesis import Phase, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from jupyter_aliquot.gpu_hook.agent.base.processes import start_time_ticks
 from jupyter_aliquot.gpu_hook.agent.sessions.acceptor import MESSAGES_A_SECOND, MESSAGES_AT_ONCE, journal_tokens
 from jupyter_aliquot.gpu_hook.protocol import codec as protocol
 from jupyter_aliquot.gpu_hook.protocol.codec import (
@@ -199,6 +201,22 @@ def test_refusals_of_ended_processes_outlive_an_agent_for_a_process_that_comes_b
             assert (tally.refusals, tally.needed_bytes) == (7, 900 * MIB)
         for process in (main, watcher):
             process.close()
+
+    play(scenario, a_folder)
+
+
+def test_what_failed_is_over_once_the_kernel_was_started_again(a_folder: Path) -> None:
+    async def scenario(node: AReservationsNode) -> None:
+        kernel = node.reserve(node.a_connection(), "k", 50)
+
+        def needed_after(pid: int) -> int:
+            node.reservations.bind("k", pid, start_time_ticks(pid) or 0)
+            return kernel.usage._tallies[0].needed_bytes
+
+        needed_after(os.getpid())
+        kernel.usage._tallies[0] = replace(kernel.usage._tallies[0], needed_bytes=900 * MIB)
+        assert needed_after(os.getpid()) == 900 * MIB, "the same process, which a gateway found again"
+        assert needed_after(os.getppid()) == 0
 
     play(scenario, a_folder)
 

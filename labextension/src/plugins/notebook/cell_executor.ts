@@ -2,7 +2,7 @@
 // drop it, and a cell of a kernel that is shared read-only shows that, for the server would refuse
 // it.
 
-import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { JupyterFrontEnd } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
 import { ICodeCellModel, isCodeCellModel } from '@jupyterlab/cells';
 import { INotebookCellExecutor, runCell } from '@jupyterlab/notebook';
@@ -12,18 +12,15 @@ import { attached, attachment } from '../../sessions/attachment';
 import { IGpuKernels } from '../../gpu_kernels';
 import { suffices } from '../../model/kernel_access';
 import { GpuKernelsModel } from '../../model/model';
-import { PluginIDs, TRANSLATION_DOMAIN } from '../../tokens';
+import { TRANSLATION_DOMAIN } from '../../tokens';
 import { sharedHint } from '../../widgets/sharing/share_words';
 
-export const cellExecutor: JupyterFrontEndPlugin<INotebookCellExecutor> = {
-  id: PluginIDs.cellExecutor,
-  description: 'Runs cells, and lets those wait that are run before their kernel is there.',
-  autoStart: true,
-  provides: INotebookCellExecutor,
-  optional: [IGpuKernels, ITranslator],
-  activate: (_: JupyterFrontEnd, found: IGpuKernels | null, translator: ITranslator | null): INotebookCellExecutor =>
-    new PatientExecutor(found?.model ?? null, (translator ?? nullTranslator).load(TRANSLATION_DOMAIN))
-};
+export const cellExecutor = (
+  _: JupyterFrontEnd,
+  found: IGpuKernels | null,
+  translator: ITranslator | null
+): INotebookCellExecutor =>
+  new PatientExecutor(found?.model ?? null, (translator ?? nullTranslator).load(TRANSLATION_DOMAIN));
 
 class PatientExecutor implements INotebookCellExecutor {
   constructor(

@@ -1,31 +1,24 @@
 // Badges in every notebook on cells that wait for their kernel's GPU, with the reason and the
 // remedies.
 
-import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { JupyterFrontEnd } from '@jupyterlab/application';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { IGpuKernels } from '../../gpu_kernels';
-import { PluginIDs, TRANSLATION_DOMAIN } from '../../tokens';
+import { TRANSLATION_DOMAIN } from '../../tokens';
 import { CellBadges } from '../../widgets/notebook/cell_badges';
 
-export const cellWaits: JupyterFrontEndPlugin<void> = {
-  id: PluginIDs.cellWaits,
-  description: "Marks cells that wait for their kernel's GPU, with the reason.",
-  autoStart: true,
-  requires: [IGpuKernels, INotebookTracker],
-  optional: [ITranslator],
-  activate: (
-    { commands }: JupyterFrontEnd,
-    { model, client }: IGpuKernels,
-    notebooks: INotebookTracker,
-    translator: ITranslator | null
-  ): void => {
-    const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
-    // Each set of badges is disposed of with its notebook.
-    const mark = (panel: NotebookPanel): CellBadges => 
-      new CellBadges(panel, { model, client, commands, trans });
-    notebooks.forEach(mark);
-    notebooks.widgetAdded.connect((_, panel) => mark(panel));
-  }
+export const cellWaits = (
+  { commands }: JupyterFrontEnd,
+  { model, client }: IGpuKernels,
+  notebooks: INotebookTracker,
+  translator: ITranslator | null
+): void => {
+  const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
+  // Each set of badges is disposed of with its notebook.
+  const mark = (panel: NotebookPanel): CellBadges => 
+    new CellBadges(panel, { model, client, commands, trans });
+  notebooks.forEach(mark);
+  notebooks.widgetAdded.connect((_, panel) => mark(panel));
 };

@@ -1,7 +1,7 @@
 // Connects notebooks to cells that already run: after a reload, in another browser, after a crash
 // of the page.
 
-import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { JupyterFrontEnd } from '@jupyterlab/application';
 import { ISessionContext } from '@jupyterlab/apputils';
 import { IChangedArgs } from '@jupyterlab/coreutils';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
@@ -12,7 +12,7 @@ import { Poll } from '@lumino/polling';
 import { AliquotClient } from '../../client/client';
 import { ComingBack } from '../../sessions/coming_back';
 import { IGpuKernels } from '../../gpu_kernels';
-import { IRunningCells, PluginIDs, StatusError, TRANSLATION_DOMAIN } from '../../tokens';
+import { IRunningCells, StatusError, TRANSLATION_DOMAIN } from '../../tokens';
 import { CellOutputs } from '../../widgets/notebook/cell_outputs';
 
 /** The number of retries for a server that is away, and the first delay, which doubles. */
@@ -26,23 +26,16 @@ const LONGEST_LOOK_MS = 30000;
 /** States of a kernel after which none of its cells finishes. */
 const ENDS: readonly Kernel.Status[] = ['restarting', 'autorestarting', 'terminating', 'dead'];
 
-export const comingBack: JupyterFrontEndPlugin<void> = {
-  id: PluginIDs.comingBack,
-  description: 'Shows in a notebook that comes back to its kernel what its cells had shown, and goes on from there.',
-  autoStart: true,
-  requires: [IGpuKernels, INotebookTracker],
-  optional: [ITranslator],
-  activate: (
-    _: JupyterFrontEnd,
-    { client }: IGpuKernels,
-    tracker: INotebookTracker,
-    translator: ITranslator | null
-  ): void => {
-    const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
-    const follow = (__: unknown, panel: NotebookPanel): void => void new Follower(panel, client, trans);
-    tracker.forEach(panel => follow(tracker, panel));
-    tracker.widgetAdded.connect(follow);
-  }
+export const comingBack = (
+  _: JupyterFrontEnd,
+  { client }: IGpuKernels,
+  tracker: INotebookTracker,
+  translator: ITranslator | null
+): void => {
+  const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
+  const follow = (__: unknown, panel: NotebookPanel): void => void new Follower(panel, client, trans);
+  tracker.forEach(panel => follow(tracker, panel));
+  tracker.widgetAdded.connect(follow);
 };
 
 /** Replays the kept outputs of each kernel that one notebook's session gets. */

@@ -1,7 +1,7 @@
 // Marks the cells of a notebook that were lost with its connection: the kernel never got them, and
 // they are not run.
 
-import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { JupyterFrontEnd } from '@jupyterlab/application';
 import { ISessionContext } from '@jupyterlab/apputils';
 import { IChangedArgs } from '@jupyterlab/coreutils';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
@@ -11,7 +11,7 @@ import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/tran
 import { AliquotClient } from '../../client/client';
 import { IGpuKernels } from '../../gpu_kernels';
 import { SentCells } from '../../sessions/lost_cells';
-import { PluginIDs, StatusError, TRANSLATION_DOMAIN } from '../../tokens';
+import { StatusError, TRANSLATION_DOMAIN } from '../../tokens';
 import { markLost } from '../../widgets/notebook/lost_cell';
 
 /** So many cells are asked about at once. */
@@ -28,23 +28,16 @@ const LONGEST_WAIT_MS = 8000;
 const RESTARTS: readonly Kernel.Status[] = ['restarting', 'autorestarting'];
 const KNOWN: readonly Kernel.Status[] = ['idle', 'busy'];
 
-export const lostCells: JupyterFrontEndPlugin<void> = {
-  id: PluginIDs.lostCells,
-  description: 'Marks cells that were lost with the connection to their kernel, so that none waits for ever.',
-  autoStart: true,
-  requires: [IGpuKernels, INotebookTracker],
-  optional: [ITranslator],
-  activate: (
-    _: JupyterFrontEnd,
-    { client }: IGpuKernels,
-    tracker: INotebookTracker,
-    translator: ITranslator | null
-  ): void => {
-    const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
-    const follow = (__: unknown, panel: NotebookPanel): void => void new Watcher(panel, client, trans);
-    tracker.forEach(panel => follow(tracker, panel));
-    tracker.widgetAdded.connect(follow);
-  }
+export const lostCells = (
+  _: JupyterFrontEnd,
+  { client }: IGpuKernels,
+  tracker: INotebookTracker,
+  translator: ITranslator | null
+): void => {
+  const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
+  const follow = (__: unknown, panel: NotebookPanel): void => void new Watcher(panel, client, trans);
+  tracker.forEach(panel => follow(tracker, panel));
+  tracker.widgetAdded.connect(follow);
 };
 
 /** Watches the connections of one notebook. */

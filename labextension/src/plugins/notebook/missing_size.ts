@@ -1,6 +1,6 @@
 // Offers a GPU size when a cell finds no CUDA device in a kernel that has none.
 
-import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { JupyterFrontEnd } from '@jupyterlab/application';
 import { ISessionContextDialogs, Notification } from '@jupyterlab/apputils';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
@@ -8,38 +8,31 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { AttachedKernel } from '../../sessions/attached_kernel';
 import { IGpuKernels } from '../../gpu_kernels';
 import { MissingSizes } from '../../sizes/missing_size';
-import { PluginIDs, TRANSLATION_DOMAIN } from '../../tokens';
+import { TRANSLATION_DOMAIN } from '../../tokens';
 import { pickSize } from '../../widgets/notebook/kernel_dialogs';
 
-export const missingSize: JupyterFrontEndPlugin<void> = {
-  id: PluginIDs.missingSize,
-  description: 'Tells that a size is what a kernel lacks whose cell finds no CUDA device.',
-  autoStart: true,
-  requires: [IGpuKernels, INotebookTracker],
-  optional: [ISessionContextDialogs, ITranslator],
-  activate: (
-    _: JupyterFrontEnd,
-    { model }: IGpuKernels,
-    notebooks: INotebookTracker,
-    dialogs: ISessionContextDialogs | null,
-    translator: ITranslator | null
-  ): void => {
-    const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
-    const missing = new MissingSizes();
-    const follow = (__: unknown, { sessionContext }: NotebookPanel): void => {
-      const attached = new AttachedKernel(model, sessionContext); // ends with its session
-      sessionContext.iopubMessage.connect((context, message) => {
-        const id = context.session?.kernel?.id;
-        if (id === undefined || attached.attachment !== 'none' || !missing.hear(id, message)) {
-          return;
-        }
-        const text = trans.__('The kernel of %1 has no GPU: it was started without a size.', context.name);
-        const callback = (): void => void pickSize(dialogs, context);
-        const actions = [{ label: trans.__('Choose a Size'), displayType: 'accent' as const, callback }];
-        Notification.warning(text, { autoClose: false, actions });
-      });
-    };
-    notebooks.forEach(panel => follow(notebooks, panel));
-    notebooks.widgetAdded.connect(follow);
-  }
+export const missingSize = (
+  _: JupyterFrontEnd,
+  { model }: IGpuKernels,
+  notebooks: INotebookTracker,
+  dialogs: ISessionContextDialogs | null,
+  translator: ITranslator | null
+): void => {
+  const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
+  const missing = new MissingSizes();
+  const follow = (__: unknown, { sessionContext }: NotebookPanel): void => {
+    const attached = new AttachedKernel(model, sessionContext); // ends with its session
+    sessionContext.iopubMessage.connect((context, message) => {
+      const id = context.session?.kernel?.id;
+      if (id === undefined || attached.attachment !== 'none' || !missing.hear(id, message)) {
+        return;
+      }
+      const text = trans.__('The kernel of %1 has no GPU: it was started without a size.', context.name);
+      const callback = (): void => void pickSize(dialogs, context);
+      const actions = [{ label: trans.__('Choose a Size'), displayType: 'accent' as const, callback }];
+      Notification.warning(text, { autoClose: false, actions });
+    });
+  };
+  notebooks.forEach(panel => follow(notebooks, panel));
+  notebooks.widgetAdded.connect(follow);
 };

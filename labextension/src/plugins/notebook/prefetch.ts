@@ -1,43 +1,36 @@
 // Asks the node to prefetch a swapped-out kernel when the user clicks or types in one of its cells, for
 // a run is likely to follow. Lab moves the focus by itself too, which asks for nothing.
 
-import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { JupyterFrontEnd } from '@jupyterlab/application';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 
 import { IGpuKernels } from '../../gpu_kernels';
-import { PluginIDs } from '../../tokens';
 import { PrefetchRule } from '../../sessions/prefetch';
 
 /** Lab's class of cells that can be run. */
 const CELL = '.jp-CodeCell';
 
-export const prefetch: JupyterFrontEndPlugin<void> = {
-  id: PluginIDs.prefetch,
-  description: 'Restores a swapped-out kernel when its user turns to a cell of its notebook.',
-  autoStart: true,
-  requires: [IGpuKernels, INotebookTracker],
-  activate: (_app: JupyterFrontEnd, { model, client }: IGpuKernels, notebooks: INotebookTracker): void => {
-    const rule = new PrefetchRule();
-    const turnTo = (panel: NotebookPanel): void => {
-      const { status } = model.state;
-      const id = panel.sessionContext.session?.kernel?.id;
-      const kernel = id === undefined ? null : model.kernel(id);
-      if (kernel && status && rule.mayPrefetch(kernel, status.user.name, performance.now())) {
-        // Best effort: without it the kernel is restored when the cell runs.
-        client.prefetch(kernel.id).catch(() => undefined);
+export const prefetch = (_app: JupyterFrontEnd, { model, client }: IGpuKernels, notebooks: INotebookTracker): void => {
+  const rule = new PrefetchRule();
+  const turnTo = (panel: NotebookPanel): void => {
+    const { status } = model.state;
+    const id = panel.sessionContext.session?.kernel?.id;
+    const kernel = id === undefined ? null : model.kernel(id);
+    if (kernel && status && rule.mayPrefetch(kernel, status.user.name, performance.now())) {
+      // Best effort: without it the kernel is restored when the cell runs.
+      client.prefetch(kernel.id).catch(() => undefined);
+    }
+  };
+  const follow = (_: unknown, panel: NotebookPanel): void => {
+    const onTouch = (event: Event): void => {
+      if (event.target instanceof Element && event.target.closest(CELL)) {
+        turnTo(panel);
       }
     };
-    const follow = (_: unknown, panel: NotebookPanel): void => {
-      const onTouch = (event: Event): void => {
-        if (event.target instanceof Element && event.target.closest(CELL)) {
-          turnTo(panel);
-        }
-      };
-      // The listeners end with their node.
-      panel.content.node.addEventListener('pointerdown', onTouch);
-      panel.content.node.addEventListener('keydown', onTouch);
-    };
-    notebooks.forEach(panel => follow(notebooks, panel));
-    notebooks.widgetAdded.connect(follow);
-  }
+    // The listeners end with their node.
+    panel.content.node.addEventListener('pointerdown', onTouch);
+    panel.content.node.addEventListener('keydown', onTouch);
+  };
+  notebooks.forEach(panel => follow(notebooks, panel));
+  notebooks.widgetAdded.connect(follow);
 };

@@ -1,30 +1,23 @@
 // Reconnects this page's kernels when the model finds that the server or its gateway is back.
 
-import { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { JupyterFrontEnd } from '@jupyterlab/application';
 
 import { IGpuKernels } from '../../gpu_kernels';
-import { PluginIDs } from '../../tokens';
 import { contextsOf } from '../../widgets/notebook/open_contexts';
 import { IConnection, Revival, revive } from '../../sessions/reviving';
 
-export const reviving: JupyterFrontEndPlugin<void> = {
-  id: PluginIDs.reviving,
-  description: 'Connects notebooks and consoles to their kernels again as soon as a gateway that was away is back.',
-  autoStart: true,
-  requires: [IGpuKernels],
-  activate: ({ serviceManager, shell }: JupyterFrontEnd, { model }: IGpuKernels): void => {
-    const revival = new Revival();
-    const look = (): void => {
-      if (revival.isBack(model.state.problem === null && model.state.status !== null, model.isLive)) {
-        void revive(
-          () => connections(shell),
-          () => serviceManager.kernels.refreshRunning()
-        );
-      }
-    };
-    model.changed.connect(look);
-    model.liveChanged.connect(look);
-  }
+export const reviving = ({ serviceManager, shell }: JupyterFrontEnd, { model }: IGpuKernels): void => {
+  const revival = new Revival();
+  const look = (): void => {
+    if (revival.isBack(model.state.problem === null && model.state.status !== null, model.isLive)) {
+      void revive(
+        () => connections(shell),
+        () => serviceManager.kernels.refreshRunning()
+      );
+    }
+  };
+  model.changed.connect(look);
+  model.liveChanged.connect(look);
 };
 
 function* connections(shell: JupyterFrontEnd.IShell): Iterable<IConnection> {

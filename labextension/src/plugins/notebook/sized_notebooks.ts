@@ -1,7 +1,7 @@
 // Starts a notebook at the size that its metadata names, custom sizes included. If the size is not
 // available, no other kernel starts: Lab opens the picker, which shows the reason.
 
-import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/application';
 import { ISessionContext } from '@jupyterlab/apputils';
 import { DocumentRegistry } from '@jupyterlab/docregistry';
 import { INotebookModel, NotebookPanel } from '@jupyterlab/notebook';
@@ -10,35 +10,28 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { IGpuKernels } from '../../gpu_kernels';
 import { KnownSpecs } from '../../sizes/known_specs';
 import { refusalNow } from '../../sizes/refusal_now';
-import { PluginIDs, TRANSLATION_DOMAIN } from '../../tokens';
+import { TRANSLATION_DOMAIN } from '../../tokens';
 import { UnaskedStarts } from '../../widgets/notebook/unasked_starts';
 
-export const sizedNotebooks: JupyterFrontEndPlugin<void> = {
-  id: PluginIDs.sizedNotebooks,
-  description: 'Starts notebooks at the size that they name, and never at another.',
-  autoStart: true,
-  requires: [IGpuKernels],
-  optional: [ILayoutRestorer, ITranslator],
-  activate: (
-    app: JupyterFrontEnd,
-    { client, model }: IGpuKernels,
-    restorer: ILayoutRestorer | null,
-    translator: ITranslator | null
-  ): void => {
-    const unasked = new UnaskedStarts(model, client, restorer, (translator ?? nullTranslator).load(TRANSLATION_DOMAIN));
-    const known = app.serviceManager.kernelspecs;
-    if (!(known instanceof KnownSpecs)) {
-      return; // That plugin is disabled, and Lab knows the listed sizes only.
-    }
-    app.docRegistry.addWidgetExtension('Notebook', {
-      createNew: (_: NotebookPanel, context: DocumentRegistry.IContext<INotebookModel>) => {
-        startAsNamed(context.sessionContext, known, name => refusalNow(name, known, client));
-        unasked.hold(context.sessionContext, app.serviceManager.contents.localPath(context.path));
-        const complete = (): void => completeMetadata(context.model, known);
-        context.model.metadataChanged.connect(complete);
-      }
-    });
+export const sizedNotebooks = (
+  app: JupyterFrontEnd,
+  { client, model }: IGpuKernels,
+  restorer: ILayoutRestorer | null,
+  translator: ITranslator | null
+): void => {
+  const unasked = new UnaskedStarts(model, client, restorer, (translator ?? nullTranslator).load(TRANSLATION_DOMAIN));
+  const known = app.serviceManager.kernelspecs;
+  if (!(known instanceof KnownSpecs)) {
+    return; // That plugin is disabled, and Lab knows the listed sizes only.
   }
+  app.docRegistry.addWidgetExtension('Notebook', {
+    createNew: (_: NotebookPanel, context: DocumentRegistry.IContext<INotebookModel>) => {
+      startAsNamed(context.sessionContext, known, name => refusalNow(name, known, client));
+      unasked.hold(context.sessionContext, app.serviceManager.contents.localPath(context.path));
+      const complete = (): void => completeMetadata(context.model, known);
+      context.model.metadataChanged.connect(complete);
+    }
+  });
 };
 
 /** Start a custom size, for which Lab would start a listed kernelspec of the same language. */

@@ -3,6 +3,7 @@
 import { TranslationBundle } from '@jupyterlab/translation';
 
 import { kernelParts } from '../../model/device_parts';
+import { gpuSeconds } from '../../model/compute';
 import { queuedText } from '../../model/state_word';
 import { expected } from '../../model/waits';
 import { formatBytes, formatPart, formatSeconds, formatShare, formatTime } from '../../base/quantities';
@@ -53,8 +54,9 @@ export function kernelDetails(kernel: IKernel, trans: TranslationBundle): string
   if (kernel.guaranteed_memory_bytes > 0) {
     said.push(trans.__('%1 guaranteed', formatBytes(kernel.guaranteed_memory_bytes)));
   }
-  if (kernel.busy_seconds > 0) {
-    said.push(trans.__('GPU time %1', formatSeconds(kernel.busy_seconds)));
+  const seconds = gpuSeconds(kernel);
+  if (seconds > 0) {
+    said.push(trans.__('GPU time %1', formatSeconds(seconds)));
   }
   if (kernel.context_bytes > 0) {
     said.push(trans.__('GPU contexts, counted in its memory limit: %1', formatBytes(kernel.context_bytes)));

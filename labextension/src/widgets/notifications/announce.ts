@@ -6,9 +6,10 @@ import { TranslationBundle } from '@jupyterlab/translation';
 
 import { suffices } from '../../model/kernel_access';
 import { GpuKernelsModel, kernelTitle } from '../../model/model';
-import { News, NewsReader, newsOf } from '../../model/news';
+import { News, NewsReader } from '../../model/news';
 import { formatTime } from '../../base/quantities';
 import { IKernel, IKernelEvent, IStatus } from '../../tokens';
+import { sizeText } from '../kernels/kernel_words';
 
 /** More news of one kind at once become one notification; the panel lists each. */
 const MOST_AT_ONCE = 3;
@@ -71,7 +72,7 @@ export class Announcer {
         alike.forEach(news => this._tell(news, status));
       }
     }
-    this._takeBack(new Set(newsOf(status).map(news => news.key)));
+    this._takeBack(reader.standing(status));
   }
 
   private _tell(news: News, status: IStatus): void {
@@ -93,6 +94,9 @@ export class Announcer {
       const message = trans.__('%1 has its GPU now.', title);
       const options = { autoClose: SERVED_MS, actions: this._toNotebook(news.kernel) };
       this._served.set(Notification.success(message, options), news.kernel);
+    } else if (news.kind === 'resized') {
+      const message = trans.__('%1 has %2 now.', title, sizeText(news.kernel, trans));
+      Notification.success(message, { autoClose: SERVED_MS, actions: this._toNotebook(news.kernel) });
     } else if (news.kind === 'shared') {
       this._tellOfShare(news.kernel, this._ofShare(news.kernel), this._toShared(news.kernel));
     } else if (news.kind === 'message') {
@@ -138,8 +142,9 @@ export class Announcer {
     if (kind === 'soon' || kind === 'short') {
       this._warn(message, [this._toPanel()], all);
     } else {
-      const options = { autoClose: kind === 'served' ? SERVED_MS : false, actions: [this._toPanel()] } as const;
-      const look = kind === 'served' ? 'success' : ['shared', 'unshared', 'message'].includes(kind) ? 'info' : 'warning';
+      const isGood = kind === 'served' || kind === 'resized';
+      const options = { autoClose: isGood ? SERVED_MS : false, actions: [this._toPanel()] } as const;
+      const look = isGood ? 'success' : ['shared', 'unshared', 'message'].includes(kind) ? 'info' : 'warning';
       Notification.emit(message, look, { ...options, actions: [...options.actions] });
     }
   }
@@ -161,6 +166,8 @@ export class Announcer {
         return trans.__('%1 kernels are shared with you.', count);
       case 'unshared':
         return trans.__('%1 kernels are not shared with you any more, or have ended.', count);
+      case 'resized':
+        return trans.__('%1 of your kernels have their new size now.', count);
       case 'served':
         return trans.__('%1 of your kernels have their GPU now.', count);
     }
