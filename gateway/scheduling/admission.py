@@ -29,6 +29,7 @@ from jupyter_aliquot.provisioner.resources import Grant, Request
 from .agents.lanes import Asked, Lane, Lanes, NoRemoteAgents, RemoteAgents
 from .agents.moves import Moves
 from .agents.orphans import release_orphans, reserve
+from .agents.plan_beside import plan_beside
 from .agents.readiness import Readiness
 from .agents.releases import Releases, resolve
 from .agents.renewal import Renewal
@@ -36,7 +37,7 @@ from .checks import check_budget_again, check_request, refusal_without_agent, se
 from .ledger import Holding, KernelRef, Ledger, LedgerSnapshot
 from .lending.evicting import Evictor
 from .lending.tenure import resumed
-from .planner import Admit, Pending, Plan, plan, queue_order
+from .planner import Admit, Pending, Plan, queue_order
 from .queue import QueueEntry, RequestQueue, Waiting, growth_of, return_of
 from .snapshot import AdmissionSettings, AdmissionSnapshot, Agent
 from .wait_reason import agent_refused, agent_unavailable, not_planned
@@ -408,7 +409,7 @@ class Admission:
         busy = self._busy()
         heads = {w.requester.kernel_id: w for w in self._queue if w.requester.kernel_id not in busy}
         # 5. Plan.
-        planned = plan(snapshot, [waiting.pending for waiting in heads.values()], self._clock.now())
+        planned = await plan_beside(snapshot, [one.pending for one in heads.values()], self._clock.now())
         for refused in planned.refusals:
             self._refuse(heads[refused.kernel_id], refused.error)
         for wait in planned.waiting:

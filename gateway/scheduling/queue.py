@@ -178,8 +178,12 @@ class RequestQueue:
         return True
 
     def preempt(self, waiting: Waiting) -> None:
-        """End the kernels that it replaces, once: it has capacity as soon as they have ended."""
-        if not waiting.pending.is_preempting:
+        """End the kernels that it replaces, once: it has capacity as soon as they have ended.
+
+        One that left the queue while it was planned ends none.
+        """
+        is_here = self._waiting.get(waiting.requester.kernel_id) is waiting
+        if is_here and not waiting.pending.is_preempting:
             waiting.pending = replace(waiting.pending, is_preempting=True)
             waiting.on_room_reserved()
 
