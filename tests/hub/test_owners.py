@@ -343,11 +343,11 @@ def processes_of(uid: int, *words: str) -> list[int]:
 def test_kernels_outlive_gateway_and_relay_host(users: Users) -> None:
     run = str(users.hub.home / "run")
     users.cell("ada", "kept = 'kept'")
-    (gateway,) = processes_of(UIDS[GATEWAY], "serve", run)
+    (gateway,) = processes_of(UIDS[GATEWAY], "\0serve\0", run)
     hosts = processes_of(0, "jupyter_aliquot.provisioner.relay", run)
     for pid in (*hosts, gateway):
         os.kill(pid, signal.SIGKILL)
-    until(lambda: set(processes_of(UIDS[GATEWAY], "serve", run)) - {gateway}, SECONDS)
+    until(lambda: set(processes_of(UIDS[GATEWAY], "\0serve\0", run)) - {gateway}, SECONDS)
     until(lambda: set(processes_of(0, "jupyter_aliquot.provisioner.relay", run)) - set(hosts), SECONDS)
     users.hub.wait_for_gateway()
     assert users.cell("ada", "import os; print(kept, os.getuid())") == f"kept {UIDS['ada']}"
@@ -371,9 +371,9 @@ kept = "kept"
 """
     users.cell("bob", code)
     run = str(users.hub.home / "run")
-    (gateway,) = processes_of(UIDS[GATEWAY], "serve", run)
+    (gateway,) = processes_of(UIDS[GATEWAY], "\0serve\0", run)
     os.kill(gateway, signal.SIGKILL)
-    until(lambda: set(processes_of(UIDS[GATEWAY], "serve", run)) - {gateway}, SECONDS)
+    until(lambda: set(processes_of(UIDS[GATEWAY], "\0serve\0", run)) - {gateway}, SECONDS)
     users.hub.wait_for_gateway()
     assert users.cell("bob", "print(kept)") == "kept"
     (found,) = users.hub.gateway("aliquot/api/v1/status", token=users.tokens["bob"])["kernels"]
