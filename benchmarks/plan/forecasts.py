@@ -13,7 +13,7 @@ from random import Random
 
 from report import Row, at_most, between
 
-from jupyter_aliquot.gateway.planning.forecast import Calibration, Habits, Holder, forecast
+from jupyter_aliquot.gateway.planning.forecast import Calibration, Forecast, Habits, Holder, forecast
 
 FOLDER = Path("notebookos")
 WANT_SHARE = (75.0, 85.0)
@@ -92,8 +92,8 @@ class Replay:
         self._queue: list[Cell] = []
         self._seen: list[float] = []
         self._pauses: list[float] = []
-        # A cell that waits to when it was told, and what.
-        self._told: dict[Cell, tuple[float, float]] = {}
+        # A cell that waits to when it was told, within which time, and the median of its futures.
+        self._told: dict[Cell, tuple[float, float, float]] = {}
         self._late: set[Cell] = set()
 
     def run(self) -> Replay:
@@ -111,7 +111,8 @@ class Replay:
             while self._queue and self._of(self._queue[0])[2] <= self._free:
                 self._start(self._queue.pop(0), now)
             if is_arrival and self._queue and self._queue[-1] == cell and len(self._seen) >= LEAST_SEEN:
-                self._told[cell] = (now, self._forecast(now))
+                told = self._forecast(now)
+                self._told[cell] = (now, told.within, told.median)
         return self
 
     def _of(self, cell: Cell) -> tuple[float, float, int]:
@@ -132,19 +133,20 @@ class Replay:
         self._running[cell] = now
         heappush(self._events, (now + seconds, False, *cell))
         if cell in self._told:
-            began, within = self._told.pop(cell)
+            began, within, median = self._told.pop(cell)
             self.waits.append((within, now - began))
+            self.calibration.note(median, now - began)
             if cell not in self._late:
                 self.calibration.learn(came_true=now - began <= within)
 
     def _note_late(self, now: float) -> None:
         """Learn that a forecast was wrong as soon as its time is over, not when the cell starts."""
-        for cell, (began, within) in self._told.items():
+        for cell, (began, within, _) in self._told.items():
             if now - began > within and cell not in self._late:
                 self._late.add(cell)
                 self.calibration.learn(came_true=False)
 
-    def _forecast(self, now: float) -> float:
+    def _forecast(self, now: float) -> Forecast:
         holders, device = list[Holder](), 0
         for cell, began in self._running.items():
             gpus = self._of(cell)[2]
@@ -155,7 +157,8 @@ class Replay:
         # Cells that still run have lasted at least so long; without them the long ones would be missed.
         habits = Habits([*self._seen, *(now - began for began in self._running.values())], self._pauses)
         level = self.calibration.level
-        return forecast(self._gpus, holders, ahead, wanted, habits, seed=len(self.waits), level=level).within
+        found = forecast(self._gpus, holders, ahead, wanted, habits, seed=len(self.waits), level=level)
+        return self.calibration.told(found)
 
 
 def rows(data: Path, sessions: int, trace_gpus: Sequence[int], told: Callable[[str], None]) -> Iterator[Row]:

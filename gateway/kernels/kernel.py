@@ -33,6 +33,7 @@ from jupyter_aliquot.gateway.reports.kernel import OwnerMessage
 from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
 from jupyter_aliquot.gateway.sharing.shares import Shares
 from jupyter_aliquot.gateway.sizes.grammar import resized_name
+from jupyter_aliquot.gateway.sizes.wish import ARGUMENT as WISH, wish_of
 from jupyter_aliquot.gateway.state.persistence import PendingResize
 from jupyter_aliquot.gateway.state.records import KernelState
 from jupyter_aliquot.gateway.terminations.failures import is_worth_a_retry
@@ -340,6 +341,7 @@ class ManagedKernel(ServerKernelManager):
             kwargs["grant"] = grant
         kwargs.pop(REQUEST_ENV, None)
         kwargs.pop(REPLACES, None)
+        kwargs.pop(WISH, None)
         if self._hides_servers_env():
             kwargs["env"] = without_servers_own(kwargs.get("env") or os.environ)
         # Planned again at each restart: access to a folder may have been withdrawn.
@@ -402,7 +404,8 @@ class ManagedKernel(ServerKernelManager):
         if request is None or self.admission is None:
             return None
         if self._grant is None:
-            requester = KernelRef(self.kernel_id, self.owner, self.label, self.kernel_name, self.teams, self.replaces)
+            names = (self.kernel_id, self.owner, self.label, self.kernel_name, self.teams, self.replaces)
+            requester = KernelRef(*names, wish=wish_of(self.start_arguments))
             self._grant = await self.admission.submit(requester, request, None, self.queued_at, self._end_replaced)
             self._end_replaced()
         return self._grant

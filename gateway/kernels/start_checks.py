@@ -20,6 +20,7 @@ from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
 from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
 from jupyter_aliquot.gateway.sharing.registry import KernelOwners
 from jupyter_aliquot.gateway.sizes.environment import with_size
+from jupyter_aliquot.gateway.sizes.wish import read_wish, wish_arguments
 from jupyter_aliquot.gpu_hook.paths import KERNEL_ID
 from jupyter_aliquot.provisioner.errors import AliquotError, EngineUnavailableError, LimitError
 from jupyter_aliquot.provisioner.grants.codec import stanza_host_part, stanza_request
@@ -95,7 +96,8 @@ class StartChecks:
             if host := stanza_host_part(metadata):
                 self.host_offer(name, None if request is None else request.gpus, user).check(host)
             if request is not None and admission is not None:
-                requester = KernelRef("", user.name, kernelspec=name, teams=user.teams, replaces=replaced)
+                wish = read_wish(requested_env())
+                requester = KernelRef("", user.name, kernelspec=name, teams=user.teams, replaces=replaced, wish=wish)
                 admission.check(requester, request)
         except AliquotError as error:
             raise http_error(error) from error
@@ -117,11 +119,12 @@ class StartChecks:
         return containers.host_offer(kernel_name, share, user, self._services.why_no_process_limits())
 
     def request_arguments(self, kernel_name: str | None) -> dict[str, Any]:
-        """Return the variables of the request that reach the kernel, as an argument of its start."""
-        containers = self._services.containers
+        """Return the variables of the request that reach the kernel, and its wish, as arguments of its start."""
+        containers, env = self._services.containers, requested_env()
+        wished = wish_arguments(read_wish(env)) if self.requests_grant(kernel_name) else {}
         if containers is not None and containers.wants(kernel_name or self._default_name()):
-            return {REQUEST_ENV: containers.allowed_env(requested_env())}
-        return {} if self._services.accounts is None else {REQUEST_ENV: requested_folder(requested_env())}
+            return {REQUEST_ENV: containers.allowed_env(env), **wished}
+        return wished if self._services.accounts is None else {REQUEST_ENV: requested_folder(env), **wished}
 
     def _check_account(self, name: str, user: User) -> None:
         """Refuse a kernel that would be a process of root for another person.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
@@ -24,6 +25,9 @@ MOST_AHEAD = 64
 _MOST_CELLS = 50
 _PAUSES = 500  # that are drawn once for all holders
 CHANCE = 0.8
+# Past waits that the calibration remembers, and the fewest that it goes by.
+_FACTORS, _LEAST_FACTORS = 1000, 20
+LEAST_MEDIAN = 1.0  # seconds
 
 
 class Habits:
@@ -214,20 +218,36 @@ def _quantile(found: Sequence[float], level: float) -> float:
 
 
 class Calibration:
-    """The level of the futures that comes true as often as promised, learned from past forecasts.
+    """The times that come true as often as promised, learned from past forecasts.
 
-    After each forecast that came true the level falls a little, after each that did not it rises
-    four times as much, so that four of five come true.
+    The time told is the forecast's median times the factor that covered past waits: the part
+    ``level`` of the last ones took no more of their medians. So it also corrects futures that are all
+    too short. After each forecast that came true the level falls a little, after each that did not it
+    rises four times as much, so that four of five come true. Until some forecasts have ended, the
+    level is a part of the futures.
 
     Source of the rule: Gibbs and Candès, "Adaptive Conformal Inference Under Distribution Shift",
     NeurIPS 2021.
     """
 
-    def __init__(self, chance: float = CHANCE, step: float = 0.02, start: float = 0.95) -> None:
+    def __init__(self, chance: float = CHANCE, step: float = 0.01, start: float = 0.85) -> None:
         """Begin at a careful level: of the first cells, the long ones have not ended yet."""
         self._chance, self._step = chance, step
         self.level = start
         self.total = self.came_true = 0
+        self._factors: deque[float] = deque(maxlen=_FACTORS)
+
+    def told(self, found: Forecast) -> Forecast:
+        """Return a forecast with the time within which a request starts with the promised chance."""
+        if len(self._factors) < _LEAST_FACTORS or found.median == math.inf:
+            return found
+        within = max(LEAST_MEDIAN, found.median) * _quantile(sorted(self._factors), self.level)
+        return replace(found, within=within, low=min(found.low, within), high=max(found.high, within))
+
+    def note(self, median: float, waited: float) -> None:
+        """Note how long a request waited for which a forecast had this median."""
+        if median < math.inf:
+            self._factors.append(waited / max(LEAST_MEDIAN, median))
 
     def learn(self, *, came_true: bool) -> None:
         """Note whether a request started within the time that was told."""

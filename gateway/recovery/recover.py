@@ -21,6 +21,7 @@ from jupyter_aliquot.gateway.kernels.kernel import ManagedKernel
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.scheduling.admission import Admission
 from jupyter_aliquot.gateway.scheduling.ledger import Holding, KernelRef
+from jupyter_aliquot.gateway.sizes.wish import wish_of
 from jupyter_aliquot.gateway.state.persistence import PendingResize, SavedKernel, read_pending_resize, read_saved_kernel
 from jupyter_aliquot.gateway.state.records import KernelRecords, KernelState
 from jupyter_aliquot.gateway.terminations.failures import failure_of_end
@@ -160,7 +161,8 @@ class Recovery:
         await kernel.adopt(relay, process, grant)
         if grant is not None:
             names = (saved.owner, saved.label, kernel.kernel_name)
-            requester = KernelRef(kernel.kernel_id, *names, saved.teams)
+            wish = wish_of(saved.arguments)
+            requester = KernelRef(kernel.kernel_id, *names, saved.teams, wish=wish)
             self._admission.adopt(Holding(grant, requester, saved.queued_at))
         if process is not None:
             self._manager.welcome(kernel)

@@ -37,8 +37,8 @@ from .checks import check_budget_again, check_request, refusal_without_agent, se
 from .ledger import Holding, KernelRef, Ledger, LedgerSnapshot
 from .lending.evicting import Evictor
 from .lending.tenure import resumed
-from .planner import Admit, Pending, Plan, queue_order
-from .queue import QueueEntry, RequestQueue, Waiting, growth_of, return_of
+from .planner import Admit, Plan, queue_order
+from .queue import QueueEntry, RequestQueue, Waiting, growth_of, pending_of, return_of
 from .snapshot import AdmissionSettings, AdmissionSnapshot, Agent
 from .wait_reason import agent_refused, agent_unavailable, not_planned
 
@@ -186,8 +186,7 @@ class Admission:
         since, shown_since = self._since(waits_since)
         patience = [w for w in (wait_seconds, self._settings.queue_timeout_seconds) if w is not None]
         deadline = self._clock.now() + min(patience) if patience else None
-        owner, teams = requester.owner, requester.teams
-        pending = Pending(kernel_id, owner, request, since, deadline, None, teams, requester.replaces)
+        pending = pending_of(requester, request, since, deadline)
         self._queue.add(Waiting(requester, pending, shown_since, future, not_planned(request), on_room_reserved))
         future.add_done_callback(lambda done: self._requester_left(kernel_id, done))
         self._work.set()

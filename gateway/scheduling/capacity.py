@@ -15,6 +15,7 @@ from typing import Any
 from jupyter_aliquot.gateway.planning.fragmentation import Fragmentation
 from jupyter_aliquot.gateway.planning.jobs import DEVICE
 from jupyter_aliquot.gateway.planning.node_choice import NodeOrder, Score, node_key
+from jupyter_aliquot.gateway.sizes.wish import is_of_model
 from jupyter_aliquot.gpu_hook.placement.host_memory import HostRoom, host_room
 from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription, Reserved, device_state
 from jupyter_aliquot.gpu_hook.placement.placement import (
@@ -50,6 +51,7 @@ class CapacityDevice:
     context_bytes: int = 0
     node: str = ""
     is_shut: bool = False
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,19 @@ class Capacity:
             self._variants[uuids] = replace(self, closed=self.closed | uuids)
         return self._variants[uuids]
 
+    def of_model(self, model: str) -> Capacity:
+        """Return the capacity with none but on devices of this model; an empty one stands for all."""
+        key = ("model", model)
+        if model and key not in self._variants:
+            others = (one.uuid for one in self.devices if not is_of_model(one.name, model))
+            self._variants[key] = self.without(frozenset(others))
+        return self._variants[key] if model else self
+
+    def of_models(self, models: Sequence[str]) -> frozenset[str]:
+        """Return the devices of any of these models; without any, all."""
+        found = (one for one in self.devices if not models or any(is_of_model(one.name, model) for model in models))
+        return frozenset(one.uuid for one in found)
+
     def states(self, workload_class: WorkloadClass) -> list[DeviceState]:
         """Return the devices, as far as a request of this class may reserve parts of them."""
         return [self._state(device, workload_class) for device in self.devices]
@@ -137,8 +152,12 @@ class Capacity:
         """Return the facts of the node of these parts."""
         return self.nodes.get(self.node_of(parts)) or NodeRoom()
 
-    def place(self, request: Request, held: Held | None = None) -> tuple[Part, ...] | Refusal:
+    def place(
+        self, request: Request, held: Held | None = None, models: Sequence[str] = ()
+    ) -> tuple[Part, ...] | Refusal:
         """Return the parts for a request, or the reason why it does not fit.
+
+        All of a new kernel's devices are of the first of the *models* that has room; without any, of all.
 
         A running kernel keeps its devices (*held*). A new one gets the node that ``node_order``
         says; by default that where it leaves the least, on its devices and then on the node, so
@@ -146,7 +165,8 @@ class Capacity:
         """
         size = (request.gpus.hundredths, request.memory_limit)
         if held is None:
-            return self._place_anywhere(request)
+            places = (self.of_model(model)._place_anywhere(request) for model in models or ("",))
+            return _first_placed(list(places))
         capacity, node = self.give_back(held), self.node_of(held.parts)
         states, host = capacity._states_of(node, request.workload_class), capacity._host(node)
         if request.workload_class is held.workload_class:
@@ -194,13 +214,15 @@ class Capacity:
         states, size = self._states_of(node, request.workload_class), (request.gpus.hundredths, request.memory_limit)
         return resize(states, parts, *size, residency=request.residency, host=self._host(node))
 
-    def place_alone(self, request: Request, held: Held | None = None) -> tuple[Part, ...] | Refusal:
+    def place_alone(
+        self, request: Request, held: Held | None = None, models: Sequence[str] = ()
+    ) -> tuple[Part, ...] | Refusal:
         """Return the request's parts on an empty node, or the reason why it does not fit.
 
         ``held``: the parts of a running kernel, which stays there.
         """
         empty = self.emptied()
-        return (empty if held is None else empty.take(held.parts, held.workload_class)).place(request, held)
+        return (empty if held is None else empty.take(held.parts, held.workload_class)).place(request, held, models)
 
     def take(self, parts: Iterable[Part], workload_class: WorkloadClass) -> Capacity:
         """Return the capacity after these parts were reserved."""
@@ -325,6 +347,11 @@ class Capacity:
             lowered[part.uuid] = tuple(ratios)
         nodes = {self._by_uuid[part.uuid].node for part in held.parts if part.uuid in self._by_uuid}
         return self._remember(replace(self, reserved=reserved, lowered=lowered), nodes)
+
+
+def _first_placed(found: Sequence[tuple[Part, ...] | Refusal]) -> tuple[Part, ...] | Refusal:
+    """Return the first of these placements that is none of the refusals; else the first refusal."""
+    return next((one for one in found if not isinstance(one, Refusal)), found[0])
 
 
 def _full(state: DeviceState) -> DeviceState:

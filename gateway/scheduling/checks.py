@@ -35,12 +35,18 @@ def check_request(
     # Before the agent's first answer the node is not known, and the first cycle refuses. While the
     # agent is away, its last answer counts.
     is_known = bool(snapshot.node.name or snapshot.node.devices or snapshot.others)
-    error = never_fits(snapshot.capacity(), request, held_of(before) if before else None) if is_known else None
+    error = (
+        never_fits(snapshot.capacity(), request, held_of(before) if before else None, requester.wish)
+        if is_known
+        else None
+    )
     snapshot = snapshot.with_renewed([requester.kernel_id])
     quotas = TeamQuotas.of(snapshot)
     if error is None and quotas is not None:
         held_now = held_of(before) if before else None
-        error = quotas.refusal(Claimant(requester.owner, requester.teams, request, held_now))
+        error = quotas.refusal(
+            Claimant(requester.owner, requester.teams, request, held_now, models=requester.wish.models)
+        )
     if error is not None:
         raise error
     held = GpuShare(0) if before is None else before.request.gpus

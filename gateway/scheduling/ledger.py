@@ -15,6 +15,7 @@ from jupyter_aliquot.gateway.planning.fragmentation import Fragmentation
 from jupyter_aliquot.gateway.planning.node import Demand
 from jupyter_aliquot.gateway.planning.node_choice import NodeOrder
 from jupyter_aliquot.gateway.sizes.grammar import resized_name
+from jupyter_aliquot.gateway.sizes.wish import NO_WISH, Wish
 from jupyter_aliquot.gateway.teams.values import Quotas
 from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription, Reserved
 from jupyter_aliquot.gpu_hook.placement.placement import Part
@@ -45,6 +46,7 @@ class KernelRef:
     teams: frozenset[str] = frozenset()
     replaces: frozenset[str] = frozenset()
     account: int | None = None
+    wish: Wish = NO_WISH
 
 
 def _share_and_bytes(hundredths: int, size: int) -> tuple[GpuShare, Bytes]:
@@ -304,7 +306,9 @@ class LedgerSnapshot:
     def _capacity(self) -> Capacity:
         named = [("" if node is self.node else node.name, node) for node in self.nodes]
         devices = tuple(
-            CapacityDevice(d.uuid, d.index, int(d.memory), d.is_lost, int(d.context), name, d.uuid in self.cordons)
+            CapacityDevice(
+                d.uuid, d.index, int(d.memory), d.is_lost, int(d.context), name, d.uuid in self.cordons, d.name
+            )
             for name, node in named
             for d in node.devices
         )

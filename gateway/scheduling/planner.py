@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from jupyter_aliquot.gateway.sizes.wish import NO_WISH, Wish
 from jupyter_aliquot.gpu_hook.placement.placement import BAD_REQUEST, DEVICE_LOST, Part, Refusal
 from jupyter_aliquot.provisioner.errors import (
     AliquotError,
@@ -35,6 +36,9 @@ from .lending.team_quotas import Claimant, Shortage, TeamQuotas, ranked
 from .queue_policy import by_policy
 from .resize import check_devices, needs_capacity
 from .wait_reason import WaitReason, cordoned, evicted, evicting, lacking, replaced_kernel, team_quota
+
+# A request, how its memory may leave its devices, and its models.
+Size = tuple[Request, str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ class Pending:
     is_preempting: bool = False
     # The parts of an evicted kernel, which waits to return to them.
     returns_to: Held | None = None
+    wish: Wish = NO_WISH
 
     @property
     def devices(self) -> Held | None:
@@ -69,7 +74,12 @@ class Pending:
     @property
     def claimant(self) -> Claimant:
         """The request as quotas look at it."""
-        return Claimant(self.owner, self.teams, self.request, self.held, self.returns_to)
+        return Claimant(self.owner, self.teams, self.request, self.held, self.returns_to, self.wish.models)
+
+    @property
+    def size(self) -> Size:
+        """The size, for which a plan finds one answer: what two requests have to share to be alike."""
+        return self.request, self.request.residency, self.wish.models
 
     @property
     def more(self) -> int:
@@ -176,12 +186,12 @@ class Serving:
         self.kept_off: set[str] = set()
         self._now = now
         # Requests for which no kernel can leave, and whether kernels delay those ahead, of this plan so far.
-        self._irreclaimable: set[tuple[object, Request, Held | None]] = set()
+        self._irreclaimable: set[tuple[object, Size, Held | None]] = set()
         self._harmless: dict[object, bool] = {}
         self._kinds: dict[str, Kind] = {}
         # Refusals of this plan. They hold for later requests of the same size: capacity only shrinks.
-        self._refused: dict[tuple[Request, str], Refusal] = {}
-        self._found_never: dict[tuple[Request, str], AliquotError | None] = {}
+        self._refused: dict[Size, Refusal] = {}
+        self._found_never: dict[Size, AliquotError | None] = {}
         self._has_backfilled = any(one.is_backfilled for one in snapshot.unsettled.values())
         # Requests ahead that lack room on devices. None of them starts later for a later request.
         self._ahead: list[Pending] = []
@@ -205,7 +215,8 @@ class Serving:
         elif not self._is_closed and self._reclaims(entry):
             self.blocked.append(entry)
         elif entry.deadline is not None and self._now >= entry.deadline:
-            why = lacking(self.capacity.under(self.overcommit_of(entry)), entry.request, entry.held)
+            capacity = self.capacity.under(self.overcommit_of(entry))
+            why = lacking(capacity, entry.request, entry.held, entry.wish)
             self.refusals.append(Refuse(entry.kernel_id, self._waited_too_long(entry, why)))
         else:
             self._block(entry, placed)
@@ -257,10 +268,9 @@ class Serving:
 
     def _never(self, entry: Pending) -> AliquotError | None:
         """Return the error of a size that the empty node cannot hold: it is found once a size."""
-        size = (entry.request, entry.request.residency)
-        if size not in self._found_never:
-            self._found_never[size] = never_fits(self.capacity, entry.request)
-        return self._found_never[size]
+        if entry.size not in self._found_never:
+            self._found_never[entry.size] = never_fits(self.capacity, entry.request, wish=entry.wish)
+        return self._found_never[entry.size]
 
     def _quotas_for(self, entry: Pending) -> TeamQuotas | None:
         """Return the quotas without what the entry's replaced kernels hold."""
@@ -275,12 +285,11 @@ class Serving:
             return quotas.place(self.capacity, entry.claimant)
         if entry.devices is not None:
             return entry.claimant.place(self.capacity)
-        size = (entry.request, entry.request.residency)
-        if size in self._refused:
-            return self._refused[size]
+        if entry.size in self._refused:
+            return self._refused[entry.size]
         placed = entry.claimant.place(self.capacity)
         if isinstance(placed, Refusal):
-            self._refused[size] = placed
+            self._refused[entry.size] = placed
         return placed
 
     def _may_pass(self, entry: Pending, placed: tuple[Part, ...], ahead: Sequence[Pending]) -> bool | None:
@@ -296,7 +305,7 @@ class Serving:
         return True if can_leave else None
 
     def _delays_none(self, entry: Pending, placed: tuple[Part, ...], ahead: Sequence[Pending]) -> bool:
-        requests = tuple(dict.fromkeys(one.request for one in ahead))
+        requests = tuple(dict.fromkeys((one.request, one.wish.models) for one in ahead))
         key = (entry.request, placed, requests)
         if key not in self._harmless:
             found = is_harmless(self.snapshot, self.capacity, placed, _class_of(entry), requests)
@@ -343,7 +352,7 @@ class Serving:
         # Without backfilled kernels, which leave for those that they passed, all of a team stand alike.
         is_alike = self.quotas is not None and not self._has_backfilled and not entry.replaces
         team = self.quotas.team_of(entry.owner, entry.teams) if self.quotas is not None and is_alike else None
-        key = (entry.owner if team is None else (team,), entry.request, entry.devices)
+        key = (entry.owner if team is None else (team,), entry.size, entry.devices)
         if key in self._irreclaimable or (self.quotas is None and not self._has_backfilled):
             return False
         taken = frozenset(one.kernel_id for one in self.evictions)
@@ -485,11 +494,13 @@ def _capacity_in_place(snapshot: LedgerSnapshot, capacity: Capacity, entry: Pend
     given_up = snapshot.held_in_place_of(entry.replaces)
     for held in given_up:
         capacity = capacity.give_back(held)
-    placed = capacity.place(entry.request) if given_up else None
+    placed = capacity.place(entry.request, models=entry.wish.models) if given_up else None
     return capacity.take(placed, entry.request.workload_class) if isinstance(placed, tuple) else None
 
 
-def never_fits(capacity: Capacity, request: Request, held: Held | None = None) -> AliquotError | None:
+def never_fits(
+    capacity: Capacity, request: Request, held: Held | None = None, wish: Wish = NO_WISH
+) -> AliquotError | None:
     """Return the error of a request that waiting cannot help.
 
     None if it fits the empty node with *held* on it.
@@ -499,9 +510,11 @@ def never_fits(capacity: Capacity, request: Request, held: Held | None = None) -
             check_devices(held, request)
     except AliquotError as error:
         return error
-    placed = capacity.place_alone(request, held)
+    placed = capacity.place_alone(request, held, wish.models)
     if isinstance(placed, tuple):
         return None
+    if wish.models and isinstance(capacity.place_alone(request), tuple):
+        return None if not capacity.is_complete else _no_such_model(capacity, request, wish)
     if placed.code == BAD_REQUEST:
         return RequestError(placed.message)
     if not capacity.is_complete and held is None:
@@ -509,6 +522,14 @@ def never_fits(capacity: Capacity, request: Request, held: Held | None = None) -
     if placed.code == DEVICE_LOST or isinstance(capacity.found().place_alone(request, held), tuple):
         return DeviceLostError(placed.message)
     return NeverFitsError(placed.message)
+
+
+def _no_such_model(capacity: Capacity, request: Request, wish: Wish) -> NeverFitsError:
+    names = ", ".join(dict.fromkeys(one.name for one in capacity.devices))
+    return NeverFitsError(
+        f"Requested {request.gpus} GPU of the model {wish.text}, but no node has so many of one of these: the models "
+        f"here are {names}. Choose another model"
+    )
 
 
 class _Reasons:
@@ -522,9 +543,12 @@ class _Reasons:
         self._served = served
         self._promised = frozenset(served.preempting)
         self._evicting = frozenset(one.wanted_by for one in served.evictions)
-        self._found: dict[tuple[Request, str, Held | None, float], WaitReason] = {}
+        self._found: dict[tuple[Size, Held | None, float], WaitReason] = {}
 
     def of(self, entry: Pending) -> WaitReason:
+        return replace(self._of(entry), models=entry.wish.text)
+
+    def _of(self, entry: Pending) -> WaitReason:
         if entry.kernel_id in self._served.kept_off:
             return _cordon_reason(self._served, entry)
         if entry.kernel_id in self._promised:
@@ -536,9 +560,9 @@ class _Reasons:
         if entry.returns_to is not None:
             return evicted(entry.request)
         overcommit = self._served.overcommit_of(entry)
-        size = (entry.request, entry.request.residency, entry.held, overcommit)
+        size = (entry.size, entry.held, overcommit)
         if size not in self._found:
-            self._found[size] = lacking(self._capacity.under(overcommit), entry.request, entry.held)
+            self._found[size] = lacking(self._capacity.under(overcommit), entry.request, entry.held, entry.wish)
         return self._found[size]
 
 

@@ -95,10 +95,16 @@ class Waiting:
         await until_first(self.looked_at.wait(), asyncio.wait({self.future}))
 
 
+def pending_of(requester: KernelRef, request: Request, since: float, deadline: float | None) -> Pending:
+    """Return the request of a kernel that is to start, for the planner."""
+    of, wish = (requester.kernel_id, requester.owner), requester.wish
+    return Pending(*of, request, since, deadline, None, requester.teams, requester.replaces, wish=wish)
+
+
 def growth_of(holding: Holding, request: Request, since: float, shown_since: float) -> Waiting:
     """Return the request of a running kernel for another size."""
-    held, teams = held_of(holding.grant), holding.requester.teams
-    pending = Pending(holding.grant.kernel_id, holding.grant.owner, request, since, held=held, teams=teams)
+    held, teams, wish = held_of(holding.grant), holding.requester.teams, holding.requester.wish
+    pending = Pending(holding.grant.kernel_id, holding.grant.owner, request, since, held=held, teams=teams, wish=wish)
     return Waiting(holding.requester, pending, shown_since, _unheard(), not_planned(request))
 
 

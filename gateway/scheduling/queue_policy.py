@@ -1,8 +1,8 @@
 """The order of requests within their teams, by the policy of the quota file. Pure.
 
-A notebook has no length that is known before, and is not stopped for another. So the service of a
-request is what its owner's kernels have had of GPUs since they were granted: of two users the one
-who holds less for less time goes first.
+A notebook is not stopped for another, and has no length that is known before, unless its user
+estimates one. So the service of a request is what its owner's kernels have had of GPUs since they were
+granted: of two users the one who holds less for less time goes first.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 
 from jupyter_aliquot.gateway.planning.gittins import GittinsIndex
 from jupyter_aliquot.gateway.planning.priority import Order, urgency
+from jupyter_aliquot.gateway.sizes.wish import Wish
 from jupyter_aliquot.gpu_hook.placement.placement import WHOLE
 from jupyter_aliquot.provisioner.resources import Grant
 
@@ -48,6 +49,9 @@ class _Waits(Protocol):
     @property
     def since(self) -> float: ...
 
+    @property
+    def wish(self) -> Wish: ...
+
 
 _Request = TypeVar("_Request", bound=_Waits)
 
@@ -65,13 +69,14 @@ def by_policy(
     name: str, requests: Sequence[_Request], holdings: Iterable[_Held], past: PastUse, now: float
 ) -> list[_Request]:
     """Return the requests, which are in order of arrival, in the order that the policy *name* gives them."""
-    if name not in (Order.LAS, Order.GITTINS):
+    if name not in (Order.LAS, Order.GITTINS, Order.SRTF):
         return list(requests)
     order, services = Order(name), attained(holdings, now)
 
     def key(one: _Request) -> tuple[float, ...]:
         if now - one.since >= PATIENCE_SECONDS:
             return (-1.0,)
-        return urgency(order, attained=services.get(one.owner, 0.0), past=past.services)
+        attained_before, estimate = services.get(one.owner, 0.0), one.wish.seconds
+        return urgency(order, attained=attained_before, estimate=estimate, past=past.services)
 
     return sorted(requests, key=key)

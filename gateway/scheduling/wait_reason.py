@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from jupyter_aliquot.gateway.reports import kernel as reports
+from jupyter_aliquot.gateway.sizes.wish import NO_WISH, Wish
 from jupyter_aliquot.gpu_hook.placement.host_memory import HostShortage
 from jupyter_aliquot.gpu_hook.placement.placement import WHOLE, DeviceState, Part, format_bytes, format_gpus
 from jupyter_aliquot.provisioner.resources import Request
@@ -42,7 +43,7 @@ _DEVICE_LACKS = (WaitCode.GPU, WaitCode.GPU_MEMORY)
 class WaitReason:
     """The need of a request, the room that is free, and the limit.
 
-    ``detail``: the node agent's own words.
+    ``detail``: the node agent's own words. ``models``: the GPU models that it takes, as text.
 
     ``gpus`` and ``memory_bytes`` are what it needs, of a running kernel beyond what that holds
     (``is_growth``). ``free_gpus`` and ``free_memory_bytes`` are those of ``device``, the GPU with
@@ -61,6 +62,7 @@ class WaitReason:
     host: HostShortage | None = None
     is_growth: bool = False
     detail: str = ""
+    models: str = ""
 
     @property
     def sentence(self) -> str:
@@ -109,8 +111,9 @@ class WaitReason:
             return f"{format_bytes(self.memory_bytes)}{more} of GPU memory"
         if self.is_growth and not self.gpus:
             return f"{format_bytes(self.memory_bytes or 0)} more of GPU memory"
+        models = f" of the model {self.models}" if self.models else ""
         limit = "" if self.memory_limit is None or self.is_growth else f" with {format_bytes(self.memory_limit)}"
-        return f"{format_gpus(self.gpus)}{more}{limit}"
+        return f"{format_gpus(self.gpus)}{more}{limit}{models}"
 
     def _free(self) -> str:
         if self.code is WaitCode.HOST_MEMORY and self.host is not None:
@@ -169,38 +172,39 @@ def replaced_kernel(request: Request) -> WaitReason:
     return _asked(WaitCode.REPLACED_KERNEL, request)
 
 
-def lacking(capacity: Capacity, request: Request, held: Held | None = None) -> WaitReason:
+def lacking(capacity: Capacity, request: Request, held: Held | None = None, wish: Wish = NO_WISH) -> WaitReason:
     """Return what of *capacity* is too little for *request*.
 
     ``held``: what a running kernel has already.
     """
     capacity = replace(capacity, closed=frozenset())
-    refusal = capacity.place(request, held)
+    refusal = capacity.place(request, held, wish.models)
     is_refused = held is None and not isinstance(refusal, tuple)
-    if is_refused and capacity.shut and isinstance(capacity.open().place(request), tuple):
+    if is_refused and capacity.shut and isinstance(capacity.open().place(request, models=wish.models), tuple):
         return cordoned(request, "the GPUs that have room are cordoned")
     if isinstance(refusal, tuple):
         code = WaitCode.AHEAD
     elif refusal.host is not None:
         code = WaitCode.HOST_MEMORY
-    elif isinstance(_without_memory(capacity, held).place(request, held), tuple):
+    elif isinstance(_without_memory(capacity, held).place(request, held, wish.models), tuple):
         code = WaitCode.GPU_MEMORY
     else:
         code = WaitCode.GPU
-    alone = capacity.place_alone(request, held)
+    alone = capacity.place_alone(request, held, wish.models)
     reason = _needs(_asked(code, request), alone if isinstance(alone, tuple) else (), held)
     reason = reason if isinstance(refusal, tuple) else replace(reason, host=refusal.host)
     if (
         capacity.is_lowered
         and code in _DEVICE_LACKS
-        and isinstance(capacity.shared_freely().place(request, held), tuple)
+        and isinstance(capacity.shared_freely().place(request, held, wish.models), tuple)
     ):
         reason = replace(reason, detail="; a team's quota lets no more kernels share a GPU's memory")
     own = None if held is None else {part.uuid for part in held.parts}
+    wished = capacity.of_models(wish.models) if own is None else own
     states = [
         state
         for state in capacity.states(request.workload_class)
-        if not state.lost and (state.uuid not in capacity.shut if own is None else state.uuid in own)
+        if not state.lost and state.uuid in wished and (own is not None or state.uuid not in capacity.shut)
     ]
     return _with_free(reason, states, is_several=held is None and request.gpus.hundredths > WHOLE)
 

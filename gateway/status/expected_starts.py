@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from jupyter_aliquot.gateway.base.clock import Clock, iso_moment
 from jupyter_aliquot.gateway.culling.policy import Announcement
@@ -43,6 +44,17 @@ _RESTS = 9
 
 # Runs a forecast beside the event loop: for thousands of kernels it takes seconds.
 Submit = Callable[[Callable[[], "list[Forecast]"]], "Future[list[Forecast]]"]
+
+
+class _Told(NamedTuple):
+    """The first forecast for a request: when it was told, its median, and by when it starts; infinity: late.
+
+    Moments are on admission's clock.
+    """
+
+    at: float
+    median: float
+    by: float
 
 
 class ExpectedStarts:
@@ -100,13 +112,15 @@ class PredictedStarts:
         # The forecast under way, when it began by both clocks, and the kernels of its requests.
         self._work: tuple[Future[list[Forecast]], float, float, tuple[str, ...]] | None = None
         self._rests_until = 0.0
-        # Kernel id to the moment by which it was told to start, on admission's clock; infinity: it was late.
-        self._told: dict[str, float] = {}
+        self._told: dict[str, _Told] = {}
 
     def filled(self, snapshot: AdmissionSnapshot) -> AdmissionSnapshot:
         """Return the snapshot with the prediction of each start that waits for room."""
         self._learn(snapshot)
-        queue = [entry for entry in snapshot.queue if not entry.is_growth and entry.why.code in _FOR_ROOM][:MOST_AHEAD]
+        # The futures know no models of GPUs.
+        wished = {one.kernel_id for one in snapshot.pending if one.wish.models}
+        alike = [entry for entry in snapshot.queue if not entry.is_growth and entry.kernel_id not in wished]
+        queue = [entry for entry in alike if entry.why.code in _FOR_ROOM][:MOST_AHEAD]
         if not queue or snapshot.agent_state != "ok":
             return snapshot
         waiting = tuple((entry.kernel_id, entry.request) for entry in queue)
@@ -142,25 +156,28 @@ class PredictedStarts:
         (done, now, wall, kernels), self._work = self._work, None
         self._rests_until = now + (1 + _RESTS) * (self._clock.now() - now)
         found = {}
-        for kernel_id, one in zip(kernels, done.result(), strict=True):
+        for kernel_id, one in zip(kernels, map(self.calibration.told, done.result()), strict=True):
             if one.within < math.inf:
                 found[kernel_id] = Prediction(wall + one.low, wall + one.within)
-                self._told.setdefault(kernel_id, now + one.within)
+                self._told.setdefault(kernel_id, _Told(now, one.median, now + one.within))
         self._found = found
 
     def _learn(self, snapshot: AdmissionSnapshot) -> None:
         """Note which predictions came true: a start that is late counts as soon as it is."""
         now, waits = self._clock.now(), {entry.kernel_id for entry in snapshot.queue}
-        for kernel_id, by in list(self._told.items()):
+        for kernel_id, told in list(self._told.items()):
             holding = snapshot.ledger.holdings.get(kernel_id)
             if kernel_id in waits:
-                if by < now:
+                if told.by < now:
                     self.calibration.learn(came_true=False)
-                    self._told[kernel_id] = math.inf
+                    self._told[kernel_id] = told._replace(by=math.inf)
                 continue
             del self._told[kernel_id]
-            if holding is not None and by < math.inf:
-                self.calibration.learn(came_true=holding.granted_at <= by)
+            if holding is None:
+                continue
+            self.calibration.note(told.median, holding.granted_at - told.at)
+            if told.by < math.inf:
+                self.calibration.learn(came_true=holding.granted_at <= told.by)
 
 
 def predicted_report(told: Prediction | None) -> PredictedStart | None:

@@ -13,9 +13,6 @@ from .budgets import NO_BUDGETS, read_budgets
 from .values import ANY_MODEL, BORROWERS, ENDED, NOTHING, QUEUE_ORDERS, Amounts, Quotas, Team
 from .yaml_nodes import Problem, Problems, Value, read_yaml
 
-# The orders that admission has.
-ORDERS_IN_FORCE = ("fifo", "las", "gittins", "drf")
-
 _FILE = ("organization", "queue", "defaults", "teams", "budgets")
 _QUEUE = ("order", "backfill", "placement", "usageHalfLife")
 _POLICY = ("overQuotaWeight", "reclaimMinRuntime", "mayBeEnded", "borrowingPriority", "overcommit")
@@ -55,11 +52,6 @@ def _read(document: Value) -> Quotas:
     organization = top["organization"].text() if "organization" in top else None
     queue = top["queue"].fields(_QUEUE) if "queue" in top else {}
     order = queue["order"].choice(QUEUE_ORDERS) if "order" in queue else None
-    if order is not None and order not in ORDERS_IN_FORCE:
-        queue["order"].refuse(
-            f"one of {', '.join(ORDERS_IN_FORCE)}: no end of a notebook is known, and {order} needs it; "
-            "`aliquot simulate` has it"
-        )
     backfill = queue["backfill"].truth() if "backfill" in queue else None
     placement = queue["placement"].choice([one.value for one in NodeOrder]) if "placement" in queue else None
     half_life = queue["usageHalfLife"].seconds() if "usageHalfLife" in queue else None

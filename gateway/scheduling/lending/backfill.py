@@ -21,6 +21,8 @@ from jupyter_aliquot.provisioner.resources import Request, WorkloadClass
 # The futures of a device are the sets of its kernels that have ended. Above so many kernels they are
 # not all looked at, and no request passes there.
 _MOST_KERNELS = 6
+# A request, and the models that it takes.
+Asked = tuple[Request, tuple[str, ...]]
 
 
 def is_harmless(
@@ -28,7 +30,7 @@ def is_harmless(
     capacity: Capacity,
     parts: Sequence[Part],
     workload_class: WorkloadClass,
-    ahead: Sequence[Request],
+    ahead: Sequence[Asked],
 ) -> bool:
     """Return whether a kernel with these parts delays none of the requests *ahead*, whatever ends when.
 
@@ -41,12 +43,12 @@ def is_harmless(
         return False  # all devices share the host's memory for copies
     for part in parts:
         residents = _residents(snapshot, capacity, part.uuid)
-        if residents is None or any(request.gpus.hundredths > WHOLE for request in ahead):
+        if residents is None or any(request.gpus.hundredths > WHOLE for request, _ in ahead):
             return False
         alone = replace(capacity, closed=frozenset(one.uuid for one in capacity.devices if one.uuid != part.uuid))
         for future in _futures(alone, residents):
             taken = future.take((part,), workload_class)
-            if any(_fits(future, request) and not _fits(taken, request) for request in ahead):
+            if any(_fits(future, asked) and not _fits(taken, asked) for asked in ahead):
                 return False
     return True
 
@@ -84,5 +86,6 @@ def _futures(capacity: Capacity, residents: Sequence[Held]) -> Iterator[Capacity
             yield future
 
 
-def _fits(capacity: Capacity, request: Request) -> bool:
-    return isinstance(capacity.place(request), tuple)
+def _fits(capacity: Capacity, asked: Asked) -> bool:
+    request, models = asked
+    return isinstance(capacity.place(request, models=models), tuple)

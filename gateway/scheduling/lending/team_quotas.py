@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 
 from jupyter_aliquot.gateway.scheduling.capacity import Capacity, Held
 from jupyter_aliquot.gateway.scheduling.ledger import Holding, LedgerSnapshot
+from jupyter_aliquot.gateway.sizes.wish import is_of_model
 from jupyter_aliquot.gateway.teams.tree import ROOT, TeamTree, Use
 from jupyter_aliquot.gateway.teams.values import ANY_MODEL, Quotas
 from jupyter_aliquot.gpu_hook.placement.placement import WHOLE, Part, Refusal
@@ -23,7 +25,8 @@ from jupyter_aliquot.provisioner.resources import GpuShare, Request, WorkloadCla
 class Claimant:
     """The side of a request that quotas look at: its owner, its size, and what it holds already.
 
-    ``returns_to`` are the parts of an evicted kernel, which it gets again or none.
+    ``returns_to`` are the parts of an evicted kernel, which it gets again or none. ``models`` are those that it takes,
+    the preferred one first; empty: any.
     """
 
     owner: str
@@ -31,6 +34,7 @@ class Claimant:
     request: Request
     held: Held | None = None
     returns_to: Held | None = None
+    models: tuple[str, ...] = ()
 
     @property
     def more(self) -> int:
@@ -46,7 +50,7 @@ class Claimant:
     def place(self, capacity: Capacity) -> tuple[Part, ...] | Refusal:
         """Return its parts, or the reason why it does not fit."""
         if self.returns_to is None:
-            return capacity.place(self.request, self.held)
+            return capacity.place(self.request, self.held, self.models)
         return capacity.place_back(self.request, self.returns_to.parts)
 
 
@@ -75,10 +79,11 @@ class Shortage:
 
 @dataclass(frozen=True)
 class TeamQuotas:
-    """The tree of teams as a plan has it so far, and the model of each device."""
+    """The tree of teams as a plan has it so far, and the model and the name of each device."""
 
     tree: TeamTree
     models: dict[str, str]
+    names: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def of(snapshot: LedgerSnapshot) -> TeamQuotas | None:
@@ -89,12 +94,13 @@ class TeamQuotas:
         # An unknown node counts: a team is owed what the cluster has, not what answers now.
         devices = [(node.rule, device) for node in snapshot.nodes for device in node.devices]
         models = {device.uuid: quotas.model_of(device.name) for _, device in devices}
+        names = {device.uuid: device.name for _, device in devices}
         gpus: dict[str, int] = {}
         for rule, device in devices:
             if not device.is_lost:
                 there = round(WHOLE * rule.most_of(device.uuid))
                 gpus[models[device.uuid]] = gpus.get(models[device.uuid], 0) + there
-        found = TeamQuotas(TeamTree(quotas, gpus, usage=snapshot.past.usage), models)
+        found = TeamQuotas(TeamTree(quotas, gpus, usage=snapshot.past.usage), models, names)
         held = (*snapshot.holdings.values(), *snapshot.ending.values())
         uses = [use for holding in held for use in found.uses_of(holding)]
         return replace(found, tree=found.tree.plus(uses))
@@ -187,9 +193,20 @@ class TeamQuotas:
         """Return the models to try: first those of which the team is owed enough."""
         if claimant.devices is not None:
             return list(dict.fromkeys(self._model(part.uuid) for part in claimant.devices.parts))
-        team, models = self.team_of(claimant.owner, claimant.groups), dict.fromkeys(self.models.values())
+        team = self.team_of(claimant.owner, claimant.groups)
+        models = dict.fromkeys(self._models_wished(claimant))
         order = {model: place for place, model in enumerate(self.shown_models)}
         return sorted(models, key=lambda one: (self.tree.within_quota(team, one) < claimant.more, order[one]))
+
+    def _models_wished(self, claimant: Claimant) -> Iterable[str]:
+        """Return the models of the devices that the request takes: quotas name their own."""
+        if not claimant.models:
+            return self.models.values()
+        return (
+            model
+            for uuid, model in self.models.items()
+            if any(is_of_model(self.names.get(uuid, ""), wished) for wished in claimant.models)
+        )
 
     def place(self, capacity: Capacity, claimant: Claimant) -> tuple[Part, ...] | Refusal | Shortage:
         """Return the parts for a request within its team's quota, or what it lacks.
@@ -198,11 +215,11 @@ class TeamQuotas:
         """
         refusal: Refusal | None = None
         capacity = capacity.under(self.overcommit_of(claimant))
-        for model in self.models_for(claimant):
-            if self._lacks(claimant, model):
-                continue
+        models = [model for model in self.models_for(claimant) if not self._lacks(claimant, model)]
+        of_any = replace(claimant, models=()) if claimant.models else claimant
+        for wished, model in product(claimant.models or ("",), models):
             of_others = frozenset(uuid for uuid, one in self.models.items() if one != model)
-            placed = claimant.place(capacity.without(of_others))
+            placed = of_any.place(capacity.of_model(wished).without(of_others))
             if not isinstance(placed, Refusal):
                 return placed
             refusal = refusal or placed

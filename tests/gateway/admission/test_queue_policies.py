@@ -1,4 +1,4 @@
-"""The policies of the quota file: least attained service and Gittins index over users, in plans."""
+"""The policies of the quota file: attained service and Gittins index of users, and estimates, in plans."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from jupyter_aliquot.gateway.planning.gittins import GittinsIndex
 from jupyter_aliquot.gateway.scheduling.ledger import Device, Holding, KernelRef, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.planner import Pending, plan
 from jupyter_aliquot.gateway.scheduling.queue_policy import PATIENCE_SECONDS, PastUse
+from jupyter_aliquot.gateway.sizes.wish import Wish
 from jupyter_aliquot.gateway.teams.reading import read_quotas
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
 
@@ -33,8 +34,8 @@ def holds(user: str, since: float) -> Holding:
     return Holding(grant, KernelRef(user, user), 0.0, granted_at=since)
 
 
-def asks(user: str, since: float) -> Pending:
-    return Pending(f"more-{user}", user, Request(GpuShare(25)), since)
+def asks(user: str, since: float, seconds: float | None = None) -> Pending:
+    return Pending(f"more-{user}", user, Request(GpuShare(25)), since, wish=Wish(seconds=seconds))
 
 
 def queue(ledger: LedgerSnapshot, *pending: Pending, now: float) -> list[str]:
@@ -68,13 +69,27 @@ def test_with_gittins_goes_first_who_is_most_likely_to_end_soon() -> None:
     assert queue(nothing_known, *requests, now=9 * HOUR) == ["new", "near", "far"]
 
 
-@given(st.lists(st.floats(0, 5 * HOUR), min_size=1, max_size=6), st.sampled_from(["las", "gittins"]))
+def test_the_shortest_estimate_goes_first_and_a_request_without_one_last() -> None:
+    requests = [
+        asks("none", 9.0 * HOUR + 100),
+        asks("long", 9.0 * HOUR + 200, seconds=7200.0),
+        asks("short", 9.0 * HOUR + 300, seconds=600.0),
+    ]
+    assert queue(a_ledger("srtf", holder=0.0), *requests, now=10 * HOUR) == ["short", "long", "none"]
+    assert queue(a_ledger("srtf", holder=0.0), *requests, now=9.0 * HOUR + 100 + HOUR)[0] == "none", "it waited an hour"
+    assert queue(a_ledger("fifo", holder=0.0), *requests, now=10 * HOUR) == ["none", "long", "short"]
+
+
+@given(st.lists(st.floats(0, 5 * HOUR), min_size=1, max_size=6), st.sampled_from(["las", "gittins", "srtf"]))
 def test_none_waits_behind_more_than_an_hour_of_later_requests(arrivals: list[float], policy: str) -> None:
     now = 10 * HOUR
     ledger = a_ledger(policy, old=0.0)
     late = sorted(now - one for one in arrivals)
     order = queue(
-        ledger, asks("old", now - PATIENCE_SECONDS), *(asks(f"u{at}", s) for at, s in enumerate(late)), now=now
+        ledger,
+        asks("old", now - PATIENCE_SECONDS),
+        *(asks(f"u{at}", s, seconds=60.0) for at, s in enumerate(late)),
+        now=now,
     )
     before = order[: order.index("old")]
     assert all(late[int(user[1:])] <= now - PATIENCE_SECONDS for user in before)

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from jupyter_aliquot.gateway.planning.forecast import Calibration, Habits, Holder, forecast
+from jupyter_aliquot.gateway.planning.forecast import Calibration, Forecast, Habits, Holder, forecast
 
 WHOLE = Holder(((0, 1000),), 30.0)
 
@@ -68,3 +68,25 @@ def test_four_of_five_forecasts_come_true_though_the_futures_are_too_short() -> 
         told = drawn[int(calibration.level * (len(drawn) - 1))]
         calibration.learn(came_true=random.expovariate(1.0) * 1.5 <= told)
     assert 0.75 <= calibration.share <= 0.85
+
+
+def test_futures_that_are_five_times_too_short_are_corrected_by_past_waits() -> None:
+    """No part of such futures would do: 99 of 100 cover but three of five waits."""
+    random, calibration = Random(5), Calibration()
+    for _ in range(2000):
+        drawn = sorted(random.expovariate(1.0) for _ in range(100))
+        told = calibration.told(Forecast(drawn[50], drawn[90], drawn[5], drawn[95]))
+        waited = 5 * random.expovariate(1.0)
+        assert told.low <= told.within <= told.high
+        calibration.learn(came_true=waited <= told.within)
+        calibration.note(drawn[50], waited)
+    assert 0.75 <= calibration.share <= 0.85
+
+
+def test_a_forecast_without_an_end_stays_one() -> None:
+    calibration = Calibration()
+    for _ in range(50):
+        calibration.note(math.inf, 10.0)
+        calibration.note(10.0, 20.0)
+    assert calibration.told(Forecast(10.0, 12.0, 8.0, 12.0)).within == 20.0
+    assert calibration.told(Forecast(math.inf, math.inf, 5.0, math.inf)).within == math.inf

@@ -12,6 +12,7 @@ from traitlets.config import Config
 
 from jupyter_aliquot.gateway.sizes.environment import default_size, with_size
 from jupyter_aliquot.gateway.sizes.grammar import GRAMMAR
+from jupyter_aliquot.gateway.sizes.wish import Wish, wish_of
 from jupyter_aliquot.provisioner.containers.plan import ContainerPlan
 from jupyter_aliquot.provisioner.errors import LaunchError, RequestError
 from jupyter_aliquot.provisioner.resources import GpuShare
@@ -120,3 +121,22 @@ async def test_an_image_of_the_catalogue_gets_the_size_too(
     for name, asked in (("open", "none"), ("open.gpu-none", "0.5")):
         plain = await start(ask, "alice", name, asked)
         assert "no engine here" in plain.json["message"], "it is a container all the same"
+
+
+async def test_gpu_models_and_an_estimate_reach_the_queue_and_wrong_ones_are_refused(
+    ask: Ask, a_server: ServerApp, an_agent: FakeAgent
+) -> None:
+    await an_agent.start()
+
+    async def started(**env: str) -> Any:
+        return await ask("alice", "POST", "api/kernels", body={"name": "python3.gpu-0.25", "env": env})
+
+    answer = await started(KERNEL_GPU_SECONDS="soon")
+    assert (answer.status, "KERNEL_GPU_SECONDS" in answer.json["message"]) == (400, True)
+    answer = await started(KERNEL_GPU_MODELS="No Such")
+    assert (answer.status, "of the model No Such" in answer.json["message"]) == (409, True)
+    kernel = (await started(KERNEL_GPU_SECONDS="900")).json
+    manager = a_server.kernel_manager.get_kernel(kernel["id"])
+    assert wish_of(manager.start_arguments) == Wish(seconds=900.0)
+    plain = await ask("alice", "POST", "api/kernels", body={"name": "python3", "env": {"KERNEL_GPU_SECONDS": "soon"}})
+    assert plain.status == 201, "it asks for no GPU"

@@ -108,7 +108,6 @@ def test_a_file_without_teams_is_refused_unless_it_says_so(text: str) -> None:
         (f"#{'ä' * (128 << 10)}\nteams: {{}}\n", "The file has more than 262144 bytes"),
         ("teams:\n  a: {mayBeEnded: always}\n", "Use one of never, low, any"),
         ("queue: {order: lifo}\n", "queue.order is 'lifo'. Use one of fifo, las, gittins, srtf, drf"),
-        ("queue: {order: srtf}\n", "no end of a notebook is known"),
         (
             "teams:\n  a: {nominalQuota: {H200: 1}}\n  b: {nominalQuota: 1}\n",
             "aliquot.yaml:3: teams.b and teams.a in line 2 count differently: one by GPU model",
