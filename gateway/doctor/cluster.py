@@ -11,12 +11,17 @@ from jupyter_aliquot.provisioner.errors import EngineError
 from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient, ClusterError, find_configuration
 from jupyter_aliquot.provisioner.kubernetes.permissions import PERMISSIONS, Permission
 
+from .network_policies import blocking_policies
 from .runner import FAIL, OK, WARN, Finding, examine
 
 LEAST_VERSION = (1, 34)
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _LEVEL = "pod-security.kubernetes.io/enforce"
 _RESOURCE = "aliquot.dev/kernel"
+_POLICIES = "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies"
+_GATEWAY = {"app.kubernetes.io/name": "aliquot-gateway"}
+_KERNEL = {"app.kubernetes.io/managed-by": "aliquot", "aliquot.dev/role": "kernel"}
+_GATEWAY_PORT = 8888
 _NUMBER = re.compile(r"\d+")
 _APPLY = "kubectl apply -k deploy/kubernetes/base, or one of its overlays"
 
@@ -36,8 +41,11 @@ def check_cluster(namespace: str, kernel_resource: str = _RESOURCE) -> list[Find
 class Cluster:
     """One cluster, as *client* sees it. Kernels are in *namespace*."""
 
-    def __init__(self, client: ClusterClient, namespace: str, kernel_resource: str = _RESOURCE) -> None:
+    def __init__(
+        self, client: ClusterClient, namespace: str, kernel_resource: str = _RESOURCE, relay_port: int = 8787
+    ) -> None:
         self._client = client
+        self._relay_port = relay_port
         self._namespace = namespace
         self._kernel_resource = kernel_resource
 
@@ -46,7 +54,17 @@ class Cluster:
         first = examine([self.check_api])
         if first[0].state == FAIL:
             return first
-        return [*first, *examine([self.check_permissions, self.check_pod_security, self.check_plugins])]
+        return [
+            *first,
+            *examine(
+                [
+                    self.check_permissions,
+                    self.check_pod_security,
+                    self.check_network_policies,
+                    self.check_plugins,
+                ]
+            ),
+        ]
 
     def check_api(self) -> Sequence[Finding]:
         """Check that the API server answers, and its version."""
@@ -82,6 +100,24 @@ class Cluster:
         remedy = f"kubectl label namespace {self._namespace} {_LEVEL}=restricted"
         told = f"level {level}" if level else "no level of its own"
         return [Finding("pod security", WARN, f"{self._namespace} has {told}; kernels pass restricted", remedy)]
+
+    def check_network_policies(self) -> Sequence[Finding]:
+        """Check that NetworkPolicies let the gateway reach kernels' relays, and agents reach the gateway."""
+        try:
+            policies = self._get(_POLICIES.format(self._namespace)).get("items") or []
+        except ClusterError as error:
+            return [Finding("network policies", WARN, f"they cannot be listed: {error}", _APPLY)]
+        closed = [
+            f"{what} (by {', '.join(names)})"
+            for what, pod, peer, port in (
+                (f"the gateway to kernels at port {self._relay_port}", _KERNEL, _GATEWAY, self._relay_port),
+                ("agents and browsers to the gateway at port 8888", _GATEWAY, None, _GATEWAY_PORT),
+            )
+            if (names := blocking_policies(policies, pod, peer, port))
+        ]
+        if closed:
+            return [Finding("network policies", FAIL, f"in {self._namespace} they block {'; '.join(closed)}", _APPLY)]
+        return [Finding("network policies", OK, f"the {len(policies)} of {self._namespace} block no part of Aliquot")]
 
     def check_plugins(self) -> Sequence[Finding]:
         """Check the nodes on which an agent is the kubelet's device plugin."""

@@ -37,6 +37,9 @@ PERMISSIONS = (
     Permission(
         "apps", "deployments", ("get",), "Own the objects, so that the cluster removes them.", name="aliquot-gateway"
     ),
+    Permission(
+        "networking.k8s.io", "networkpolicies", ("list",), "See policies that close its ports (`aliquot doctor`)."
+    ),
     Permission("", "nodes", ("list",), "See nodes whose agent offers nothing (`aliquot doctor`).", False),
     Permission("", "namespaces", ("get",), "Check the level of Pod Security (`aliquot doctor`).", False, "aliquot"),
     Permission("authentication.k8s.io", "tokenreviews", ("create",), "Check the tokens of agents that dial in.", False),

@@ -32,7 +32,8 @@ class ApiDouble:
         self.failures: list[Failure] = []
         self.reviews = Reviews()
         self.token: str | None = None
-        self.allowed: list[tuple[str, str]] | None = None  # verbs and resources; None: all
+        # Verbs and resources for all but the doubles of nodes and control plane; None: all.
+        self.allowed: list[tuple[str, str]] | None = None
         # While it is away, it ends each connection without an answer.
         self.is_away = False
         self.dropped = 0  # requests while it was away
@@ -238,7 +239,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _authorize(self, asked: _Request) -> None:
         verb = {"GET": "get" if asked.name else "list", "POST": "create", "PUT": "update"}.get(self.command)
         verb = "watch" if asked.query.get("watch") in ("1", "true", "True") else verb or self.command.lower()
-        if self.api.allowed is not None and (verb, asked.resource.plural) not in self.api.allowed:
+        is_a_doubles = self.headers.get("User-Agent", "").startswith("Python-urllib")
+        resource = "/".join(filter(None, (asked.resource.plural, asked.part)))
+        if self.api.allowed is not None and not is_a_doubles and (verb, resource) not in self.api.allowed:
             name = f' "{asked.name}"' if asked.name else ""
             raise Failure(
                 403,

@@ -169,6 +169,8 @@ class PodRun(threading.Thread):
         if not self._pull(told, container):
             return False
         self._start(told, container)
+        if is_sidecar and "startupProbe" not in told and container.is_running:
+            return True
         while not self._stopping.wait(_PAUSE_SECONDS):
             if is_sidecar and (not container.is_running):
                 self._restart(told, container)

@@ -63,7 +63,7 @@ class Scene:
     """The documents of a gateway on the double, and the mirror of one replica's table."""
 
     def __init__(self, double: ApiDouble) -> None:
-        double.allowed = [(verb, one.resource.split("/")[0]) for one in PERMISSIONS for verb in one.verbs]
+        double.allowed = [(verb, one.resource) for one in PERMISSIONS for verb in one.verbs]
         self.double = double
         self.client = ClusterClient(configuration_of(double))
         self.table = Table()

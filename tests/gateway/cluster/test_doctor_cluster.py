@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from api_double.server import ApiDouble
 from api_double.store import RESOURCES
 
 from jupyter_aliquot.gateway.doctor import cluster as doctor_cluster
 from jupyter_aliquot.gateway.doctor.runner import FAIL, OK, WARN, Finding
 from jupyter_aliquot.provisioner.kubernetes.client import ClusterAwayError, ClusterClient
+
+BASE = Path(__file__).resolve().parents[3] / "deploy" / "kubernetes" / "base"
 
 
 def findings(a_client: ClusterClient, namespace: str = "default") -> dict[str, Finding]:
@@ -41,7 +45,7 @@ def test_cluster_in_order(a_double: ApiDouble, a_client: ClusterClient) -> None:
 
     found = findings(a_client)
     assert {about: one.state for about, one in found.items()} == dict.fromkeys(
-        ("api", "permissions", "pod security", "agents"), OK
+        ("api", "permissions", "pod security", "network policies", "agents"), OK
     )
     assert found["agents"].found == "1 of 2 nodes offer 64 aliquot.dev/kernel"
 
@@ -94,6 +98,41 @@ def test_nodes_without_usable_agents_are_named(a_double: ApiDouble, a_client: Cl
     add_node(a_double, "gpu-2", capacity={"aliquot.dev/kernel": "64"}, allocatable={"aliquot.dev/kernel": "0"})
     found = findings(a_client)["agents"]
     assert (found.state, found.found) == (WARN, "nodes whose agent or GPUs cannot be used: gpu-2")
+
+
+def policy(name: str, selector: dict[str, Any], *ingress: dict[str, Any]) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"podSelector": selector, "ingress": list(ingress)}}
+
+
+def base_policies() -> list[dict[str, Any]]:
+    documents = yaml.safe_load_all((BASE / "network-policies.yaml").read_text())
+    return [one for one in documents if one["metadata"]["namespace"] == "aliquot"]
+
+
+def test_the_bases_network_policies_block_nothing(a_double: ApiDouble, a_client: ClusterClient) -> None:
+    for one in base_policies():
+        del one["metadata"]["namespace"]
+        a_double.store.create(RESOURCES["networkpolicies"], "default", one)
+    found = findings(a_client)["network policies"]
+    assert (found.state, found.found) == (OK, "the 3 of default block no part of Aliquot")
+
+
+def test_a_policy_that_closes_a_port_is_named_with_what_it_blocks(a_double: ApiDouble, a_client: ClusterClient) -> None:
+    kernels = {"matchExpressions": [{"key": "aliquot.dev/role", "operator": "In", "values": ["kernel"]}]}
+    other = {"from": [{"podSelector": {"matchLabels": {"app": "another"}}}]}
+    wrong_port = {"ports": [{"protocol": "TCP", "port": 9000}], "from": [{"podSelector": {}}]}
+    for one in (policy("closed", {}), policy("kernels", kernels, other, wrong_port)):
+        a_double.store.create(RESOURCES["networkpolicies"], "default", one)
+    found = findings(a_client)["network policies"]
+    assert found.state == FAIL
+    assert found.found == (
+        "in default they block the gateway to kernels at port 8787 (by closed, kernels); "
+        "agents and browsers to the gateway at port 8888 (by closed)"
+    )
+
+    ranged = {"ports": [{"port": 8000, "endPort": 9000}], "from": [{"podSelector": {}}]}
+    a_double.store.create(RESOURCES["networkpolicies"], "default", policy("open", {}, ranged))
+    assert findings(a_client)["network policies"].state == OK
 
 
 def test_machine_without_a_cluster_is_told_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:

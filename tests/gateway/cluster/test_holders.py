@@ -88,7 +88,7 @@ class Scene:
         self.double, self.waiting, self.devices = double, queue(), tuple[DeviceStatus, ...]()
         self.plans = self.looks = 0
         self.clock: SystemClock = SystemClock() if client is ClusterClient else Fast()
-        double.allowed = [(verb, one.resource.split("/")[0]) for one in PERMISSIONS for verb in one.verbs]
+        double.allowed = [(verb, one.resource) for one in PERMISSIONS for verb in one.verbs]
         settings = HolderPods(config=Config({"HolderPods": {"most": 2, "guaranteed": 0, **told}})).settings("relay:1")
         assert settings is not None
         self.keeper = HolderKeeper(

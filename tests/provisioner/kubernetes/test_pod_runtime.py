@@ -122,7 +122,7 @@ class Place:
 
 @pytest.fixture
 def play(a_double: ApiDouble, on_double: Cluster) -> Callable[[Scene], None]:
-    a_double.allowed = [(verb, one.resource.split("/")[0]) for one in PERMISSIONS for verb in one.verbs]
+    a_double.allowed = [(verb, one.resource) for one in PERMISSIONS for verb in one.verbs]
 
     def run(scene: Scene) -> None:
         async def act() -> None:

@@ -33,7 +33,7 @@ LEASES = RESOURCES["leases"]
 
 @pytest.fixture(autouse=True)
 def _least_rights(a_double: ApiDouble) -> None:
-    a_double.allowed = [(verb, one.resource.split("/")[0]) for one in PERMISSIONS for verb in one.verbs]
+    a_double.allowed = [(verb, one.resource) for one in PERMISSIONS for verb in one.verbs]
 
 
 @pytest.fixture

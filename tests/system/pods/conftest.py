@@ -27,6 +27,7 @@ from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remov
 from jupyter_aliquot.gpu_hook.client.client import query
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
 from jupyter_aliquot.provisioner.kubernetes.kernel_pod import kernel_pod_name
+from jupyter_aliquot.provisioner.kubernetes.permissions import PERMISSIONS
 from jupyter_aliquot.provisioner.relay.wire.files import read_relay_records
 from tests.system.conftest import Kernel, Server, start_server, wait_until
 
@@ -180,6 +181,7 @@ def a_ring() -> Iterator[Ring]:
     """Run a cluster and its gateway. The benchmark uses it, too."""
     folder = Path(tempfile.mkdtemp(prefix="aqs-", dir="/tmp"))
     double = ApiDouble()
+    double.allowed = [(verb, one.resource) for one in PERMISSIONS for verb in one.verbs]
     user = {"name": "gateway", "user": {}}
     cluster = {"name": "double", "cluster": {"server": double.url}}
     context = {"name": "here", "context": {"cluster": "double", "user": "gateway"}}
