@@ -409,6 +409,7 @@ class Admission:
         heads = {w.requester.kernel_id: w for w in self._queue if w.requester.kernel_id not in busy}
         # 5. Plan.
         planned = await plan_beside(snapshot, [one.pending for one in heads.values()], self._clock.now())
+        planned = planned.without({one for one, waiting in heads.items() if self._queue.get(one) is not waiting})
         for refused in planned.refusals:
             self._refuse(heads[refused.kernel_id], refused.error)
         for wait in planned.waiting:

@@ -224,6 +224,23 @@ class Capacity:
         empty = self.emptied()
         return (empty if held is None else empty.take(held.parts, held.workload_class)).place(request, held, models)
 
+    def refusal_of_pages(self, request: Request, held: Held | None, models: Sequence[str]) -> Refusal | None:
+        """Return why the host memory of no empty node can ever hold the pages that the devices lack.
+
+        None where it can. Larger devices lack less: each size of device is tried as the smallest.
+        """
+        rooms, refused = {name: NodeRoom(one.rule) for name, one in self.nodes.items()}, None
+        for model in models if held is None and models else ("",):
+            wanted = self.of_models((model,) if model else ())
+            devices = [one for one in self.open().devices if one.uuid in wanted]
+            for least in sorted({one.memory_bytes for one in devices}):
+                empty = Capacity(tuple(one for one in devices if one.memory_bytes >= least), rooms)
+                placed = (empty if held is None else empty.take(held.parts, held.workload_class)).place(request, held)
+                if not isinstance(placed, Refusal) or placed.code == NO_ROOM:
+                    return None
+                refused = refused or placed
+        return refused
+
     def take(self, parts: Iterable[Part], workload_class: WorkloadClass) -> Capacity:
         """Return the capacity after these parts were reserved."""
         taken = tuple(parts)

@@ -13,7 +13,7 @@ counts on its capacity. An evicted kernel returns to its devices.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jupyter_aliquot.gateway.sizes.wish import NO_WISH, Wish
@@ -150,6 +150,10 @@ class Plan:
         there = {kernel_id for kernel_id, name in names.items() if (name if name in others else "") == node}
         return Plan(placed, evictions=tuple(one for one in self.evictions if one.kernel_id in there))
 
+    def without(self, gone: Collection[str]) -> Plan:
+        """Return the plan without the evictions for these requests, which left meanwhile."""
+        return replace(self, evictions=tuple(one for one in self.evictions if one.wanted_by not in gone))
+
 
 def plan(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> Plan:
     """Admit the heads that fit, in order.
@@ -263,13 +267,14 @@ class Serving:
     def _refusal(self, entry: Pending) -> AliquotError | None:
         if entry.returns_to is not None:
             return None  # it runs, and waits for its own devices for as long as it takes
-        never = never_fits(self.capacity, entry.request, entry.held) if entry.held is not None else self._never(entry)
+        at_first = self.snapshot.capacity()  # without the host memory that this plan sets aside
+        never = never_fits(at_first, entry.request, entry.held) if entry.held is not None else self._never(entry)
         return never or (None if self.quotas is None else self.quotas.refusal(entry.claimant))
 
     def _never(self, entry: Pending) -> AliquotError | None:
         """Return the error of a size that the empty node cannot hold: it is found once a size."""
         if entry.size not in self._found_never:
-            self._found_never[entry.size] = never_fits(self.capacity, entry.request, wish=entry.wish)
+            self._found_never[entry.size] = never_fits(self.snapshot.capacity(), entry.request, wish=entry.wish)
         return self._found_never[entry.size]
 
     def _quotas_for(self, entry: Pending) -> TeamQuotas | None:
@@ -512,8 +517,8 @@ def never_fits(
         return error
     placed = capacity.place_alone(request, held, wish.models)
     if isinstance(placed, tuple):
-        return None
-    if wish.models and isinstance(capacity.place_alone(request), tuple):
+        return _never_paged(capacity, request, held, wish)
+    if held is None and wish.models and isinstance(capacity.place_alone(request), tuple):
         return None if not capacity.is_complete else _no_such_model(capacity, request, wish)
     if placed.code == BAD_REQUEST:
         return RequestError(placed.message)
@@ -524,7 +529,24 @@ def never_fits(
     return NeverFitsError(placed.message)
 
 
-def _no_such_model(capacity: Capacity, request: Request, wish: Wish) -> NeverFitsError:
+def _never_paged(capacity: Capacity, request: Request, held: Held | None, wish: Wish) -> NeverFitsError | None:
+    """Return the error of a managed request whose pages no host can hold, on whichever devices it is."""
+    if request.residency != "managed" or (held is None and not capacity.is_complete):
+        return None
+    refused = capacity.refusal_of_pages(request, held, wish.models)
+    return None if refused is None else NeverFitsError(refused.message)
+
+
+def _no_such_model(capacity: Capacity, request: Request, wish: Wish) -> AliquotError:
+    if isinstance(capacity.found().place_alone(request, models=wish.models), tuple):
+        wanted = capacity.of_models(wish.models)
+        lost = ", ".join(
+            f"gpu{one.index} ({one.name})" for one in capacity.devices if one.is_lost and one.uuid in wanted
+        )
+        return DeviceLostError(
+            f"Requested {request.gpus} GPU of the model {wish.text}, but the node lost {lost}. Choose another "
+            "model, or see nvidia-smi and aliquot doctor"
+        )
     names = ", ".join(dict.fromkeys(one.name for one in capacity.devices))
     return NeverFitsError(
         f"Requested {request.gpus} GPU of the model {wish.text}, but no node has so many of one of these: the models "

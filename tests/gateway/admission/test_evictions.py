@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from jupyter_aliquot.gateway.scheduling import admission as module
 from jupyter_aliquot.gateway.scheduling.admission import Admission, KernelRef
+from jupyter_aliquot.gateway.scheduling.planner import Plan
 from jupyter_aliquot.gateway.scheduling.wait_reason import WaitCode
 from jupyter_aliquot.gateway.teams.reading import read_quotas
-from jupyter_aliquot.provisioner.errors import GrantError
+from jupyter_aliquot.provisioner.errors import GrantError, WithdrawnError
 from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request, WorkloadClass
 
 TEAMS = "teams:\n  a: {users: [ann], nominalQuota: 1}\n  b: {users: [bob], nominalQuota: 1}\n"
@@ -180,3 +182,36 @@ def test_no_device_is_promised_twice_while_kernels_start_end_and_leave_at_once(d
             assert admission.snapshot().holdings == ()
 
     asyncio.run(asyncio.wait_for(scene(), 30))
+
+
+@pytest.mark.parametrize("is_swapped", [True, False], ids=["evicted", "ended"])
+def test_no_kernel_leaves_for_a_request_that_left_while_it_was_planned(
+    play: Any, settle: Any, monkeypatch: pytest.MonkeyPatch, is_swapped: bool
+) -> None:
+    made_for, told = list[str](), list[str]()
+
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        admission.evictor.observe_ends(lambda kernel_id, why: told.append(kernel_id))
+        await two_of_ann(admission, agent, settle)
+        for kernel_id in () if is_swapped else ("k1", "k2"):
+            admission.evictor._change(kernel_id, lambda one: one.stays(1e9, "its memory stays on the GPU"))
+        real, evict = module.plan_beside, agent.evict
+
+        async def overtaken(*asked: Any) -> Plan:
+            made = await real(*asked)
+            made_for.extend(one.wanted_by for one in made.evictions)
+            admission.withdraw("owed")
+            return made
+
+        async def noted(kernel_id: str) -> None:
+            told.append(kernel_id)
+            await evict(kernel_id)
+
+        agent.evict = noted
+        monkeypatch.setattr(module, "plan_beside", overtaken)
+        gone = await starts(admission, "owed", "bob")
+        await settle()
+        assert isinstance(gone.exception(), WithdrawnError)
+        assert (made_for, told) == (["owed"], [])
+
+    play(scene, devices=2, quotas=lambda: QUOTAS if is_swapped else ENDING)

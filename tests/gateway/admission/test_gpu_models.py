@@ -7,13 +7,15 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, strategies as st
 
+from jupyter_aliquot.gateway.scheduling.capacity import Held
 from jupyter_aliquot.gateway.scheduling.ledger import Device, LedgerSnapshot, Node
-from jupyter_aliquot.gateway.scheduling.planner import Pending, Plan, plan
+from jupyter_aliquot.gateway.scheduling.planner import Pending, Plan, never_fits, plan
 from jupyter_aliquot.gateway.sizes.wish import Wish, read_wish, wish_arguments, wish_of
 from jupyter_aliquot.gateway.state.persistence import lasting_arguments
 from jupyter_aliquot.gateway.teams.reading import read_quotas
-from jupyter_aliquot.provisioner.errors import NeverFitsError, RequestError
-from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request
+from jupyter_aliquot.gpu_hook.placement.placement import Part
+from jupyter_aliquot.provisioner.errors import DeviceLostError, NeverFitsError, RequestError
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
 
 GIB = 1 << 30
 EITHER = ("H200", "A100")
@@ -81,6 +83,27 @@ def test_a_model_that_no_node_has_is_refused_with_the_models_that_are_there() ->
     assert "2 GPU of the model H200, else A100" in str(two.error)
     not_known_yet = replace(ledger, is_complete=False)
     assert not plan(not_known_yet, [asks("k", 50, "H200")], 0.0).refusals, "another node may have it"
+
+
+def test_a_model_whose_gpus_are_lost_is_refused_as_lost() -> None:
+    ledger = a_node(("A100", 0), ("H200", 0))
+    whole, lost = ledger.node.devices[0], replace(ledger.node.devices[1], is_lost=True)
+    ledger = replace(ledger, node=replace(ledger.node, devices=(whole, lost)))
+    (refused,) = plan(ledger, [asks("k", 50, "H200")], 0.0).refusals
+    assert isinstance(refused.error, DeviceLostError)
+    assert "of the model H200, but the node lost gpu1 (NVIDIA H200)" in str(refused.error)
+    (none,) = plan(ledger, [asks("k", 50, "L40")], 0.0).refusals
+    assert isinstance(none.error, NeverFitsError), "no L40 was there"
+
+
+def test_a_resize_beyond_the_device_is_told_of_the_device_and_not_of_its_model() -> None:
+    small, large = a_node(("A100", 100), ("H200", 0)).node.devices
+    devices = (small, replace(large, memory=Bytes(16 * GIB)))
+    ledger = LedgerSnapshot(node=Node("n", "stub", devices))
+    held = Held((Part("GPU-0", 0, 100, 8 * GIB),), WorkloadClass.PRODUCTION)
+    error = never_fits(ledger.capacity(), Request(GpuShare(100), Bytes(10 * GIB)), held, Wish(("A100",)))
+    assert isinstance(error, NeverFitsError)
+    assert "the device has 8.0 GiB. Ask for less" in str(error)
 
 
 @given(

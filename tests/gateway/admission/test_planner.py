@@ -180,3 +180,21 @@ def test_who_shrinks_is_not_refused_where_the_ratio_was_lowered() -> None:
     shrinks = replace(asks("a", 40), held=Held(has, WorkloadClass.PRODUCTION))
     planned = plan(beyond(a_device(0, reserved=160)), [shrinks], 0.0)
     assert [admit.kernel_id for admit in planned.admissions] == ["a"]
+
+
+def test_pages_that_no_host_can_hold_are_refused_for_good_and_those_that_one_can_are_not() -> None:
+    def managed(gib: int) -> Pending:
+        return Pending("m", "ada", Request(GpuShare(100), Bytes(gib * GIB), residency="managed"), 0.0)
+
+    held = Held((Part("GPU-0", 0, 100, 8 * GIB),), WorkloadClass.PRODUCTION)
+    for more in (managed(100), replace(managed(100), held=held)):
+        (refused,) = plan(beyond(a_device(0), host_bytes=4 * GIB), [more], 0.0).refusals
+        assert isinstance(refused.error, errors.NeverFitsError)
+        assert "4.0 GiB of host memory is for what leaves them" in str(refused.error)
+    full = a_device(0, reserved=100)
+    assert not plan(beyond(full, host_bytes=4 * GIB), [managed(12)], 0.0).refusals
+    larger = replace(a_device(1, reserved=100), memory=Bytes(96 * GIB))
+    assert not plan(beyond(full, larger, host_bytes=4 * GIB), [managed(100)], 0.0).refusals, (
+        "the larger one can hold it"
+    )
+    assert not plan(beyond(full), [managed(100)], 0.0).refusals, "the host has no limit"
