@@ -26,14 +26,14 @@ _NUMBER = re.compile(r"\d+")
 _APPLY = "kubectl apply -k deploy/kubernetes/base, or one of its overlays"
 
 
-def check_cluster(namespace: str, kernel_resource: str = _RESOURCE) -> list[Finding]:
+def check_cluster(namespace: str, kernel_resource: str = _RESOURCE, relay_port: int = 8787) -> list[Finding]:
     """Return the findings on the cluster of this pod, or of the user's kubeconfig."""
     try:
         client = ClusterClient(find_configuration())
     except EngineError as error:
         return [Finding("api", FAIL, str(error), "run it in the gateway's pod, or set KUBECONFIG")]
     try:
-        return Cluster(client, namespace, kernel_resource).examine()
+        return Cluster(client, namespace, kernel_resource, relay_port).examine()
     finally:
         asyncio.run(client.close())
 

@@ -53,8 +53,9 @@ class Leadership:
     def keep(self, lost: Callable[[], None]) -> None:
         """Renew the Lease in a thread of its own, and call *lost* there once another replica has it.
 
-        While the API is away this one serves its kernels on, and changes nothing of the cluster: another one
-        may lead where this replica alone cannot reach the API. An error that is not foreseen ends its time, too.
+        While the API is away this one serves its kernels on: another one may lead where this replica alone cannot
+        reach the API. It then makes and resizes no pod, and deletes only pods that it knows by uid.
+        An error that is not foreseen ends its time, too.
         """
 
         def renew() -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from rich.text import Text
-from traitlets import Bool, Unicode
+from traitlets import Bool, Int, Unicode
 
 from jupyter_aliquot.gateway.base.errors import CommandError
 from jupyter_aliquot.gateway.doctor.deployment import GATEWAY_URL, check_deployment
@@ -49,11 +49,15 @@ class DoctorCommand(Command):
         "user": "DoctorCommand.user",
         "gateway-url": "DoctorCommand.gateway_url",
         "namespace": "DoctorCommand.namespace",
+        "relay-port": "DoctorCommand.relay_port",
     }
 
     looks_at_hub = Bool(False, help="Check what a JupyterHub on this machine needs.").tag(config=True)
     looks_at_cluster = Bool(False, help="Check a Kubernetes cluster.").tag(config=True)
     namespace = Unicode("aliquot", help="With --cluster: the namespace of the kernels.").tag(config=True)
+    relay_port = Int(8787, help="With --cluster: the port of kernels' relays, as KernelPods.relay_port has it.").tag(
+        config=True
+    )
     user = Unicode("aliquot", help="With --hub: the account of agent, relay host and gateway.").tag(config=True)
     gateway_url = Unicode(GATEWAY_URL, help="With --hub: where the gateway listens, as configure() has it.").tag(
         config=True
@@ -62,7 +66,7 @@ class DoctorCommand(Command):
     def start(self) -> None:
         """Called by Application.start."""
         if self.looks_at_cluster:
-            findings = _look_at_cluster(self.namespace)
+            findings = _look_at_cluster(self.namespace, self.relay_port)
         elif self.looks_at_hub:
             findings = check_deployment(self.user, self.gateway_url)
         else:
@@ -74,14 +78,14 @@ class DoctorCommand(Command):
         self.exit(0 if all_well(findings) else 1)
 
 
-def _look_at_cluster(namespace: str) -> list[Finding]:
+def _look_at_cluster(namespace: str, relay_port: int) -> list[Finding]:
     """Return the findings on a cluster. Raises CommandError where its client is not installed."""
     try:
         # Without --cluster there is no use for the client, whose import takes memory and time.
         from jupyter_aliquot.gateway.doctor.cluster import check_cluster
     except ImportError as error:
         raise CommandError(f"{error.name} is not installed. Install jupyter-aliquot[kubernetes]") from error
-    return check_cluster(namespace)
+    return check_cluster(namespace, relay_port=relay_port)
 
 
 def print_findings(findings: Sequence[Finding]) -> None:

@@ -75,6 +75,7 @@ class PodStore:
         self._watch = ResourceWatch(client, self._pods, sleep, chance, log)
         self._watch.listen(self._saw)
         self._gone: dict[str, None] = {}  # the last uids
+        self._disowned: set[str] = set()  # uids of own pods that came when another replica may have led
         self._sought: set[str] = set()  # uids of pods that the cluster is asked for
         self._change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -261,6 +262,7 @@ class PodStore:
         pod = self.pod(name, uid)
         if pod is None:
             return
+        self._check_lead()
         containers = copy.deepcopy(pod["spec"]["containers"])
         for one in containers:
             if one["name"] == KERNEL_CONTAINER:
@@ -285,18 +287,22 @@ class PodStore:
     async def _create(self, told: Object) -> Object:
         name = told["metadata"]["name"]
         while True:
-            if not self._leads():
-                raise ClusterAwayError("another replica of the gateway may lead")
+            self._check_lead()
             try:
-                return await self._client.create(self._pods, told)
+                made = await self._client.create(self._pods, told)
             except ClusterError as error:
                 if error.code != 409 or error.reason != "AlreadyExists":
                     raise
+            else:
+                self._keep_or_disown(made)
+                return made
             found = await self._read(name)
+            self._check_lead()  # the calls may have lasted longer than the Lease: the pod may be its next holder's
             if found is None:
                 continue
             before, now = found["metadata"], told["metadata"]
-            if (before.get("annotations") or {}).get(RECORD_ANNOTATION) == now["annotations"][RECORD_ANNOTATION]:
+            is_same = (before.get("annotations") or {}).get(RECORD_ANNOTATION) == now["annotations"][RECORD_ANNOTATION]
+            if is_same and before["uid"] not in self._disowned:
                 return found  # the answer to an earlier try was lost
             if any(
                 (before.get("labels") or {}).get(one) != now["labels"][one] for one in (KERNEL_LABEL, GATEWAY_LABEL)
@@ -305,14 +311,29 @@ class PodStore:
             await self.delete(name, before["uid"], 0)  # what is left of the kernel's last run
             await self._sleep(_LOOK_SECONDS)
 
+    def _check_lead(self) -> None:
+        if not self._leads():
+            raise ClusterAwayError("another replica of the gateway may lead")
+
+    def _keep_or_disown(self, made: Object) -> None:
+        """Delete a pod of this replica's own that came late, when another replica may lead."""
+        try:
+            self._check_lead()
+        except ClusterAwayError:
+            self._disowned.add(made["metadata"]["uid"])
+            self.delete_later(made["metadata"]["name"], made["metadata"]["uid"], 0)
+            raise
+
     async def _create_secret(self, told: Object) -> Object:
         name = told["metadata"]["name"]
         while True:
+            self._check_lead()
             try:
                 return await self._client.create(self._secrets, told)
             except ClusterError as error:
                 if error.code != 409 or error.reason != "AlreadyExists":
                     raise
+            self._check_lead()
             # It is immutable, and of the kernel's last run.
             await self._client.delete(self._secrets, name)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from api_double.fixtures import configuration_of
 from api_double.server import ApiDouble
 from api_double.store import RESOURCES
 
@@ -133,6 +134,17 @@ def test_a_policy_that_closes_a_port_is_named_with_what_it_blocks(a_double: ApiD
     ranged = {"ports": [{"port": 8000, "endPort": 9000}], "from": [{"podSelector": {}}]}
     a_double.store.create(RESOURCES["networkpolicies"], "default", policy("open", {}, ranged))
     assert findings(a_client)["network policies"].state == OK
+
+
+def test_policies_are_judged_by_the_relay_port_that_is_told(
+    a_double: ApiDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor_cluster, "find_configuration", lambda: configuration_of(a_double))
+    ranged = {"ports": [{"port": 8787, "endPort": 8888}], "from": [{"podSelector": {}}]}
+    a_double.store.create(RESOURCES["networkpolicies"], "default", policy("open", {}, ranged))
+    for port, state in ((8787, OK), (9000, FAIL)):
+        told = {one.about: one for one in doctor_cluster.check_cluster("default", relay_port=port)}
+        assert told["network policies"].state == state
 
 
 def test_machine_without_a_cluster_is_told_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:

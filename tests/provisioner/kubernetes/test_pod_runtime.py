@@ -178,6 +178,27 @@ def test_a_replica_whose_lease_may_be_anothers_makes_no_pod(play: Callable[[Scen
     play(scene)
 
 
+@pytest.mark.parametrize("is_anothers_there", [True, False])
+def test_a_replica_that_loses_the_lease_while_it_makes_a_pod_leaves_only_the_others(
+    play: Callable[[Scene], None], is_anothers_there: bool
+) -> None:
+    async def scene(place: Place) -> None:
+        if is_anothers_there:
+            await place.started()
+        pods = [place.pod()["metadata"]["uid"]] if is_anothers_there else []
+        answers = iter([True])
+        runtime = place.another(leads=lambda: next(answers, False))
+        start = asyncio.ensure_future(runtime.create(place.launch()))
+        await until(lambda: "another replica of the gateway may lead" in (runtime.waiting_reason("k1") or ""))
+        if is_anothers_there:
+            assert [place.pod()["metadata"]["uid"]] == pods
+        else:
+            await until(lambda: not place.is_there())
+        start.cancel()
+
+    play(scene)
+
+
 def test_a_start_that_is_given_up_or_deleted_leaves_no_pod(play: Callable[[Scene], None]) -> None:
     async def scene(place: Place) -> None:
         given_up = asyncio.ensure_future(place.runtime.create(place.launch()))
