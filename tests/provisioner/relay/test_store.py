@@ -299,6 +299,7 @@ class DeliveryMachine(RuleBasedStateMachine):
         self.links: dict[int, set[str]] = {}
         self.sent: dict[int, list[int]] = {}
         self.waiting: dict[int, str | None] = {}  # by seq: the session, for unacknowledged messages
+        self.kept: dict[int, set[int]] = {}  # by link: what it keeps for the owner's session that it has
         self.added = 0
 
     @rule(link=st.sampled_from(LINKS))
@@ -312,6 +313,7 @@ class DeliveryMachine(RuleBasedStateMachine):
         if link in self.links:
             self.delivery.link_went(link)
             del self.links[link], self.sent[link]
+            self.kept.pop(link, None)
 
     @rule(link=st.sampled_from(LINKS), session=st.sampled_from(SESSIONS))
     def attach(self, link: int, session: str) -> None:
@@ -329,8 +331,10 @@ class DeliveryMachine(RuleBasedStateMachine):
         if link in self.links and session in self.links[link]:
             self.delivery.detach(link, session)
             self.links[link].discard(session)
-            kept = self.links[link]
-            self.sent[link] = [s for s in self.sent[link] if kept and self.waiting.get(s) != session]
+            left = self.links[link]
+            self.sent[link] = [s for s in self.sent[link] if left and self.waiting.get(s) != session]
+            if not left - {GUEST}:
+                self.kept.pop(link, None)
 
     @rule(session=st.none() | st.sampled_from(SESSIONS), size=st.integers(0, 1500))
     def add(self, session: str | None, size: int) -> None:
@@ -360,6 +364,8 @@ class DeliveryMachine(RuleBasedStateMachine):
         for seq in done:
             if not keep or self.waiting.get(seq) is not None:
                 self.waiting.pop(seq, None)
+            elif self.links[link] - {GUEST}:
+                self.kept.setdefault(link, set()).add(seq)
 
     @invariant()
     def nothing_is_lost_before_it_was_acknowledged(self) -> None:
@@ -372,6 +378,8 @@ class DeliveryMachine(RuleBasedStateMachine):
             # Messages that one link acknowledged are still to come for the other one that listened
             # then.
             to_come = {seq for link in listening for seq in self.delivery._links[link].todo}
+            # A link that keeps a message has an owner's session that did not get it yet.
+            to_come.update(*(self.kept.get(link, ()) for link in listening))
             assert {entry.seq for entry in self.store} - set(self.waiting) <= to_come
 
     def teardown(self) -> None:
