@@ -435,8 +435,9 @@ class KernelWebsocketConnection(ZMQChannelsWebsocketConnection):
         A message that is too large would come back forever: a server in gateway mode closes its
         socket to the gateway over it, reconnects, and gets it again.
         """
-        if not may_be_sent(self.websocket_handler, len(message), tells_people_apart):
-            self._too_large = len(message)
+        length = _wire_bytes(message)
+        if not may_be_sent(self.websocket_handler, length, tells_people_apart):
+            self._too_large = length
             return _done()
         self._written = self.websocket_handler.write_message(message, binary=binary)
         return self._written
@@ -505,6 +506,11 @@ def look_at_sockets(kernel_id: str) -> None:
     for connection in list(open_sockets(ZMQChannelsWebsocketConnection)):
         if isinstance(connection, KernelWebsocketConnection) and connection.kernel_id == kernel_id:
             connection.look_again()
+
+
+def _wire_bytes(message: str | bytes) -> int:
+    """Return the bytes of a message on the wire, where text is UTF-8."""
+    return len(message) if isinstance(message, bytes) or message.isascii() else len(message.encode())
 
 
 def _done() -> asyncio.Future[None]:

@@ -52,6 +52,12 @@ def _start_kernel(lab: LabProcess, name: str) -> str:
     return str(json.loads(_asked(lab, "api/kernels", data=json.dumps({"name": name}).encode()))["id"])
 
 
+def _is_idle(lab: LabProcess, path: str) -> bool:
+    kernels = json.loads(_asked(lab, "aliquot/api/v1/status"))["kernels"]
+    (mine,) = [kernel for kernel in kernels if kernel["label"] == path]
+    return mine["idle_since"] is not None
+
+
 def _end_kernel(lab: LabProcess, kernel_id: str) -> None:
     _asked(lab, f"api/kernels/{kernel_id}", method="DELETE")
 
@@ -69,6 +75,8 @@ def test_a_kernel_is_seen_swapped_and_woken_from_its_notebook(an_aliquot_lab: La
     window = page.get_by_role("dialog", name=f"GPU of {path}")
     window.get_by_role("meter", name=f"Memory of {path}").wait_for()
     page.wait_for_function("() => document.activeElement.closest('.aliquot-Popover') !== null")
+    while not _is_idle(an_aliquot_lab, path):  # a busy kernel is not swapped out
+        page.wait_for_timeout(200)
     window.get_by_role("button", name="Swap Out Now").click()
     line.get_by_text("· swapped out").wait_for()
     window.locator(".aliquot-mod-mine-swapped").wait_for()

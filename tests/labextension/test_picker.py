@@ -177,11 +177,13 @@ def test_each_size_card_says_what_it_would_mean_now_and_follows_the_node(
     _open(a_real_lab, _without_kernel(an_aliquot_lab, "next"))
     _says(dialog, "0.25 GPU, 4 GiB", "starts now")
     _says(dialog, "0.5 GPU, 8 GiB", "starts now")
-    _says(dialog, "1 GPU, 16 GiB", "queued")
+    _says(dialog, "1 GPU, 16 GiB", "queued: next")
     assert len({url.partition("?")[2] for url in questions}) == 1, "one question holds all sizes"
     one = dialog.get_by_role("radio", name="1 GPU, 16 GiB", exact=True)
     described = one.get_attribute("aria-describedby") or ""
-    assert dialog.locator(f'[id="{described}"]').inner_text() == "queued", "a screen reader hears it with the size"
+    assert dialog.locator(f'[id="{described}"]').inner_text() == "queued: next", (
+        "a screen reader hears it with the size"
+    )
     for theme in a_real_lab.in_both_themes():
         assert a_real_lab.violations(".jp-Dialog") == [], theme
     an_aliquot_lab.end_kernels()

@@ -218,7 +218,8 @@ async def test_an_output_that_is_too_large_is_left_out_its_cell_says_so_and_the_
 ) -> None:
     socket = await a_socket(ask, jp_ws_fetch)
     shown: dict[str, str] = {}
-    for cell, code in {"large": "print('x' * 60_000)", "next": "print('small')"}.items():
+    cells = {"large": "print('x' * 60_000)", "large as UTF-8": "print('漢' * 20_000)", "next": "print('small')"}
+    for cell, code in cells.items():
         request = Session().msg("execute_request", {"code": code, "silent": False, "store_history": False})
         await socket.write_message(json.dumps({**request, "channel": "shell"}, default=str))
         shown[cell], is_answered = "", False
@@ -228,10 +229,11 @@ async def test_an_output_that_is_too_large_is_left_out_its_cell_says_so_and_the_
                 is_answered = is_answered or message["msg_type"] == "execute_reply"
                 shown[cell] += message["content"].get("text", "")
     socket.close()
-    assert "bytes is not shown: at most 50000 are sent at once (c.Limits.output_bytes)" in shown["large"]
-    assert "xxx" not in shown["large"]
+    for cell in ("large", "large as UTF-8"):
+        assert "bytes is not shown: at most 50000 are sent at once (c.Limits.output_bytes)" in shown[cell]
+        assert ("xxx" in shown[cell], "漢漢" in shown[cell]) == (False, False)
     assert shown["next"] == "small\n"
-    assert await refusals(ask, "output_bytes") == 1
+    assert await refusals(ask, "output_bytes") == 2
 
 
 class StillClock:
