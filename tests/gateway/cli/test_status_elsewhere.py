@@ -71,7 +71,7 @@ def test_the_devices_and_kernels_of_the_gateway_are_shown(asked: Asked) -> None:
     assert (code, said) == (0, "")
     assert "node n1 · NVIDIA driver · from the gateway http://127.0.0.1" in shown
     row = next(line for line in shown.splitlines() if "train.ipynb" in line)
-    want = "work/train.ipynb id-work/ ada 0.25 GPU low 4.0 GiB 1.0 GiB 1.00 s 12 % of 25 % – on GPU"
+    want = "work/train.ipynb id-work/ ada 0.25 GPU low 4.0 GiB 1.0 GiB 4.00 s 12 % of 25 % – on GPU"
     assert " ".join(row.split()) == want
     assert "gpu0" in shown
     assert "No kernel is queued." in shown
