@@ -19,6 +19,8 @@ from urllib.parse import urlsplit
 from jupyter_aliquot.gateway.base.sockets import peer
 from jupyter_aliquot.gateway.installation.files import GATEWAY_UNIT, HUB_UNIT, NODE_UNITS
 from jupyter_aliquot.gateway.installation.refusals import SYSTEM_PATH, closed_environment
+from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
+from jupyter_aliquot.gpu_hook.client.reports import UnreadableReportError, read_status
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, nvidia_driver
 from jupyter_aliquot.provisioner.control_groups import MOUNTED, WITHOUT_GROUPS, ControlGroups
 from jupyter_aliquot.provisioner.kernel_accounts import ACCOUNT_LIST
@@ -27,7 +29,7 @@ from jupyter_aliquot.provisioner.listener import ListenerError, account_name, li
 from .gateways import check_chosen_gateway, look_at_gateways
 from .hub_tokens import check_hub_version, check_token_scopes
 from .kernel_accounts import look_at_list
-from .nvidia import nvidia_devices
+from .nvidia import driver_modes, nvidia_devices
 from .runner import FAIL, OK, WARN, Check, Finding, examine
 from .units import Settings, last, unit_settings, variables
 
@@ -62,6 +64,7 @@ def check_deployment(
         here.check_sockets,
         here.check_groups,
         here.check_driver,
+        here.check_driver_modes,
     ]
     if with_hub:
         checks += [here.check_port, here.check_proxy, check_hub_version, check_token_scopes, check_chosen_gateway]
@@ -200,6 +203,14 @@ class Deployment:
             found = "no NVIDIA device is here: kernels get the software GPU"
             return [Finding("driver", WARN, found, f"with one: install NVIDIA's driver, then {_INSTALL}")]
         return [Finding("driver", OK, f"NVIDIA: {', '.join(devices) or driver.cuda}")]
+
+    def check_driver_modes(self) -> Sequence[Finding]:
+        """Check the driver's settings of each device, as the node agent reads them."""
+        try:
+            told = query("status", runtime_dir=self._runtime().path, kernels=False)
+            return driver_modes(read_status(told).devices)
+        except (AgentClientError, UnreadableReportError):
+            return []  # check_sockets tells of an agent that does not answer
 
     def check_port(self) -> Sequence[Finding]:
         """Check who listens at the gateway's address."""

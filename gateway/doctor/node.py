@@ -1,6 +1,6 @@
 """Checks of GPU, NVML and hook, with a short-lived agent and a process in a kernel's environment.
 
-The user's own agent, where one runs, is asked only for its actuators and its kernels.
+The user's own agent, where one runs, is asked only for its actuators, its kernels, and the driver's settings.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from jupyter_aliquot.provisioner.grants.codec import agent_grant
 from jupyter_aliquot.provisioner.launch_spec import LaunchSettings, LaunchSpec, launch_spec
 from jupyter_aliquot.provisioner.resources import Bytes
 
+from .nvidia import driver_modes
 from .runner import FAIL, OK, WARN, Finding
 
 _KERNEL = "doctor"
@@ -39,7 +40,8 @@ async def _look() -> list[Finding]:
             status = await agent.status()
             users = await _status_of_users_agent() or status
             of_users = [*_actuators(users), *overcommit(users), *obstacles(users)]
-            return [*_devices(status), *_enforcers(status), *of_users, await _self_check(agent)]
+            modes = driver_modes(users.devices)
+            return [*_devices(status), *modes, *_enforcers(status), *of_users, await _self_check(agent)]
     except (StackError, AgentClientError) as error:
         return [Finding("devices", FAIL, f"no node agent could be started: {error}", "the lines above name the cause")]
 

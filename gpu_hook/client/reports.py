@@ -106,6 +106,9 @@ class DeviceStatus:
     # Bytes per second between it and the host, measured by swaps; 0 from an earlier agent.
     copy_out_rate: float = 0.0
     copy_in_rate: float = 0.0
+    # The driver's settings: default, exclusive or prohibited; empty and None: not told.
+    compute_mode: str = ""
+    persistent: bool | None = None
     holder: str = ""  # the pod that holds it for Aliquot, as NAMESPACE/NAME; empty: none does
 
 

@@ -22,12 +22,12 @@ class DoctorCommand(Command):
     """Print the findings. The exit code is 0 when no check failed, else 1."""
 
     name = "aliquot doctor"
-    description = """Check this machine: versions, driver, devices, the hook and its self-check, the sockets of agent
-    and gateway, their owners, kernelspecs and extensions; each finding has a remedy.
+    description = """Check this machine: versions, driver, devices and their modes, the hook and its self-check, the
+    sockets of agent and gateway, their owners, kernelspecs and extensions; each finding has a remedy.
 
     With --hub it checks a deployment as a service below a JupyterHub instead: account, home, units, runtime folder,
-    sockets, the gateway's port, the Hub's proxy and version, a token's scopes, and the driver; and each gateway that
-    the Hub's configuration names (gateways=[…]): whether it answers, and whether the Hub knows its token.
+    sockets, the gateway's port, the Hub's proxy and version, a token's scopes, and the driver and its modes; and each
+    gateway that the Hub's configuration names (gateways=[…]): whether it answers, and whether the Hub knows its token.
 
     With --cluster it checks a Kubernetes cluster instead: the API's version, the permissions of its own account, the
     kernels' Pod Security level, and the nodes whose agent is the kubelet's device plugin.

@@ -35,7 +35,8 @@ class DeviceReading:
 
     ``busy`` is GPU time in seconds by pid, of the last ``covered_seconds``. ``processes`` are those
     that the driver sees on the device, with their bytes there (None: the driver does not report
-    them).
+    them). ``compute_mode`` (``default``, ``exclusive``, ``prohibited``) and ``is_persistent`` are
+    the driver's settings; empty and None where it does not tell them.
     """
 
     facts: DeviceFacts
@@ -48,6 +49,8 @@ class DeviceReading:
     covered_seconds: float = 0.0
     processes: Mapping[int, int | None] = field(default_factory=dict)
     driver_version: str = ""
+    compute_mode: str = ""
+    is_persistent: bool | None = None
 
 
 class DeviceSource(Protocol):

@@ -31,6 +31,12 @@ _CONTEXT = "ALIQUOT_SOFTGPU_CONTEXT"
 # NVML's memory of a process; after a longer pause of ours, the time before is lost
 _LONGEST_LOOK_SECONDS = 6.0
 _LIBRARY_PREFIX = re.compile(r"^aliquot software gpu: (pid=\d+ )?")
+_COMPUTE_MODES = {
+    pynvml.NVML_COMPUTEMODE_DEFAULT: "default",
+    pynvml.NVML_COMPUTEMODE_EXCLUSIVE_THREAD: "exclusive",
+    pynvml.NVML_COMPUTEMODE_PROHIBITED: "prohibited",
+    pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS: "exclusive",
+}
 _GONE = {
     pynvml.NVML_ERROR_GPU_IS_LOST,
     pynvml.NVML_ERROR_NOT_FOUND,
@@ -124,6 +130,8 @@ class NvmlSource:
             covered_seconds=covered_seconds,
             processes=_read_processes(handle),
             driver_version=self._driver_version,
+            compute_mode=_COMPUTE_MODES.get(_optional(lambda: int(pynvml.nvmlDeviceGetComputeMode(handle))), ""),
+            is_persistent=_optional(lambda: bool(pynvml.nvmlDeviceGetPersistenceMode(handle))),
         )
 
     def _read_heat(self, handle: Any) -> tuple[int | None, float | None]:

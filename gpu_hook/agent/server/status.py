@@ -61,6 +61,8 @@ def describe_devices(
                 "utilization_percent": reading.utilization_percent,
                 "temperature_celsius": reading.temperature_celsius,
                 "power_watts": reading.power_watts,
+                "compute_mode": reading.compute_mode,
+                "persistent": reading.is_persistent,
                 "lost": ledger.is_lost(facts.uuid) or reading.is_lost,
                 "compute_control": compute.describe_device(facts.uuid),
             }

@@ -32,31 +32,41 @@ void contexts_set_footprint(uint64_t bytes)
     contexts.footprint_bytes = bytes;
 }
 
-static int charge_footprint(unsigned physical)
+/* Counts a context on the device, and takes the memory that it has there. */
+static CUresult enter_device(unsigned physical)
 {
-    return contexts.footprint_bytes ? slots_charge(&driver.attachment, physical, contexts.footprint_bytes) : 0;
+    if (slots_add_context(&driver.attachment, physical) != 0)
+        return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    if (contexts.footprint_bytes && slots_charge(&driver.attachment, physical, contexts.footprint_bytes) != 0) {
+        slots_drop_context(&driver.attachment, physical);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return CUDA_SUCCESS;
 }
 
-static void refund_footprint(unsigned physical)
+static void leave_device(unsigned physical)
 {
     if (contexts.footprint_bytes)
         slots_refund(&driver.attachment, physical, contexts.footprint_bytes);
+    slots_drop_context(&driver.attachment, physical);
 }
 
 static CUresult context_open(CUdevice device, unsigned flags, int is_primary, struct context **made)
 {
     static const size_t limits[CU_LIMIT_MAX] = {[CU_LIMIT_STACK_SIZE] = 1024, [CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20,
                                                 [CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20};
-    if (charge_footprint(driver.physical[device]) != 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    unsigned physical = driver.physical[device];
+    CUresult result = enter_device(physical);
+    if (result != CUDA_SUCCESS)
+        return result;
     struct context *context = calloc(1, sizeof *context);
     if (context == NULL || handles_add(HANDLE_CONTEXT, context) != 0) {
-        refund_footprint(driver.physical[device]);
+        leave_device(physical);
         free(context);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     context->device = device;
-    context->physical = driver.physical[device];
+    context->physical = physical;
     context->flags = flags;
     context->is_primary = is_primary;
     context->id = context_new_id();
@@ -64,12 +74,10 @@ static CUresult context_open(CUdevice device, unsigned flags, int is_primary, st
     context->legacy = stream_open(context, STREAM_LEGACY, 0, 0);
     if (context->legacy == NULL) {
         handles_remove(HANDLE_CONTEXT, context);
-        refund_footprint(driver.physical[device]);
+        leave_device(physical);
         free(context);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    struct slot *slot = &driver.attachment.machine->slots[driver.attachment.slot];
-    atomic_fetch_add(&slot->devices[context->physical].contexts, 1);
     *made = context;
     return CUDA_SUCCESS;
 }
@@ -84,10 +92,8 @@ static void context_close(struct context *context)
     ipc_forget_context(context);
     window_free_context(context);
     managed_free_context(context);
-    refund_footprint(context->physical);
     resources_give_all(context);
-    struct slot *slot = &driver.attachment.machine->slots[driver.attachment.slot];
-    atomic_fetch_sub(&slot->devices[context->physical].contexts, 1);
+    leave_device(context->physical);
     /* these belong to no context, but to what a device holds in this process */
     if (context->is_primary) {
         pools_close_device(context->physical);

@@ -67,13 +67,16 @@ struct engine {
     struct request requests[MACHINE_REQUESTS];
 };
 
+/* The numbers of CUDA and NVML; 1, exclusive by thread, is gone from both. */
+enum compute_mode { COMPUTE_MODE_DEFAULT = 0, COMPUTE_MODE_PROHIBITED = 2, COMPUTE_MODE_EXCLUSIVE_PROCESS = 3 };
+
 struct device {
     uint8_t uuid[16];
     uint64_t used_bytes;    /* under the lock */
     uint64_t copy_until[2]; /* host to device, device to host; under the lock */
     _Atomic uint64_t launches;
     _Atomic uint32_t is_lost;
-    uint32_t reserved;
+    _Atomic uint32_t compute_mode; /* enum compute_mode: set through NVML, obeyed by the driver */
     struct bin bins[MACHINE_BINS];
     struct engine engine;
 };

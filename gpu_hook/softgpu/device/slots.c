@@ -277,3 +277,42 @@ void slots_tell_oldest(struct attachment *attachment, unsigned device, uint64_t 
     struct slot *own = &attachment->machine->slots[attachment->slot];
     atomic_store_explicit(&own->devices[device].managed_oldest, came, memory_order_relaxed);
 }
+
+/* Under the machine's lock: whether another process has a context on the device. */
+static int is_taken(const struct attachment *attachment, unsigned device)
+{
+    for (int i = 0; i < MACHINE_SLOTS; i++) {
+        struct slot *slot = &attachment->machine->slots[i];
+        if (i != attachment->slot && atomic_load_explicit(&slot->pid, memory_order_relaxed) &&
+            atomic_load_explicit(&slot->devices[device].contexts, memory_order_relaxed))
+            return 1;
+    }
+    return 0;
+}
+
+int slots_add_context(struct attachment *attachment, unsigned device)
+{
+    struct machine *machine = attachment->machine;
+    _Atomic uint32_t *own = &machine->slots[attachment->slot].devices[device].contexts;
+    uint32_t mode = atomic_load_explicit(&machine->devices[device].compute_mode, memory_order_relaxed);
+    if (mode == COMPUTE_MODE_PROHIBITED)
+        return EBUSY;
+    if (mode == COMPUTE_MODE_DEFAULT) {
+        atomic_fetch_add(own, 1);
+        return 0;
+    }
+    int failed = machine_lock(machine);
+    if (failed)
+        return failed;
+    slots_reap_locked(attachment);
+    failed = is_taken(attachment, device) ? EBUSY : 0;
+    if (!failed)
+        atomic_fetch_add(own, 1);
+    machine_unlock(machine);
+    return failed;
+}
+
+void slots_drop_context(struct attachment *attachment, unsigned device)
+{
+    atomic_fetch_sub(&attachment->machine->slots[attachment->slot].devices[device].contexts, 1);
+}

@@ -28,5 +28,9 @@ uint64_t slots_take_managed(struct attachment *attachment, unsigned device, uint
 /* The bytes that others took of this process's, until it refunds as many. */
 uint64_t slots_owed(const struct attachment *attachment, unsigned device);
 void slots_tell_oldest(struct attachment *attachment, unsigned device, uint64_t came);
+/* Counts a context of this process on a device: 0, EBUSY where the device's compute mode keeps it out,
+ * or ETIMEDOUT. */
+int slots_add_context(struct attachment *attachment, unsigned device);
+void slots_drop_context(struct attachment *attachment, unsigned device);
 
 #endif

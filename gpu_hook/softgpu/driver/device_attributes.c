@@ -32,7 +32,6 @@ static const int attributes[CU_DEVICE_ATTRIBUTE_MAX] = {
     A(GPU_OVERLAP) = 1,
     A(ASYNC_ENGINE_COUNT) = 2,
     A(CAN_MAP_HOST_MEMORY) = 1,
-    A(COMPUTE_MODE) = CU_COMPUTEMODE_DEFAULT,
     A(CONCURRENT_KERNELS) = 1,
     A(MAX_THREADS_PER_MULTIPROCESSOR) = LIMIT_SM_THREADS,
     A(MAX_BLOCKS_PER_MULTIPROCESSOR) = LIMIT_SM_BLOCKS,
@@ -115,6 +114,9 @@ CUresult impl_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice 
         break;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
         *pi = (int)driver.physical[dev];
+        break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
+        *pi = (int)atomic_load(&driver.attachment.machine->devices[driver.physical[dev]].compute_mode);
         break;
     default:
         *pi = attributes[attrib];

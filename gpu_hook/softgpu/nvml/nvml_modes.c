@@ -1,5 +1,8 @@
-/* Constant answers: capability and modes. Modes that this GPU lacks (MIG, ECC, driver models) have
- * no code here, and answer NOT_SUPPORTED as on a GPU without them. */
+/* The compute mode, which root may set, and constant answers: capability and other modes. Modes that
+ * this GPU lacks (MIG, ECC, driver models) have no code here, and answer NOT_SUPPORTED as on a GPU
+ * without them. */
+#include <unistd.h>
+
 #include "nvml/nvml_observer.h"
 
 EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)
@@ -27,7 +30,31 @@ static nvmlReturn_t constant(nvmlDevice_t device, unsigned *out, unsigned value)
 
 EXPORT nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, nvmlComputeMode_t *mode)
 {
-    return constant(device, (unsigned *)mode, NVML_COMPUTEMODE_DEFAULT);
+    struct attachment *attachment;
+    unsigned index;
+    nvmlReturn_t result = observer_device(device, &attachment, &index);
+    if (result || mode == NULL)
+        return result ? result : NVML_ERROR_INVALID_ARGUMENT;
+    *mode = (nvmlComputeMode_t)atomic_load(&attachment->machine->devices[index].compute_mode);
+    return NVML_SUCCESS;
+}
+
+/* Contexts that live stay, as on a GPU: the mode is asked when a context is made. */
+EXPORT nvmlReturn_t nvmlDeviceSetComputeMode(nvmlDevice_t device, nvmlComputeMode_t mode)
+{
+    struct attachment *attachment;
+    unsigned index;
+    nvmlReturn_t result = observer_device(device, &attachment, &index);
+    if (result)
+        return result;
+    if (mode == NVML_COMPUTEMODE_EXCLUSIVE_THREAD)
+        return NVML_ERROR_NOT_SUPPORTED;
+    if ((unsigned)mode >= NVML_COMPUTEMODE_COUNT)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (geteuid() != 0)
+        return NVML_ERROR_NO_PERMISSION;
+    atomic_store(&attachment->machine->devices[index].compute_mode, (uint32_t)mode);
+    return NVML_SUCCESS;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetPerformanceState(nvmlDevice_t device, nvmlPstates_t *pState)

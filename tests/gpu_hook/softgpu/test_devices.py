@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -164,3 +165,65 @@ def test_vanished_device_is_an_error_everywhere_and_can_come_back(a_machine):
         assert lib.aliquot_softgpu_set_lost(5, 1) == -1
     """)
     assert user.communicate("again\n", timeout=10)[0] == "0 0 0\n"
+
+
+_SET_MODE = """
+    import pynvml as n
+    n.nvmlInit(); h = n.nvmlDeviceGetHandleByIndex(0)
+    def set_mode(mode): n.nvmlDeviceSetComputeMode(h, mode); say(n.nvmlDeviceGetComputeMode(h))
+"""
+_FOR_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root sets a compute mode")
+
+
+@_FOR_ROOT
+def test_an_exclusive_device_has_the_contexts_of_one_process_alone(a_machine):
+    holder = a_machine.popen("""
+        start(); say("up")
+        retain = lambda: cuda.cuDevicePrimaryCtxRetain(ctypes.byref(vp()), 0)
+        while wait_for_go(): say(retain(), cuda.cuCtxCreate_v2(ctypes.byref(vp()), 0, 0))
+    """)
+    assert holder.stdout.readline() == "up\n"
+    assert a_machine.run(f"{_SET_MODE}    set_mode(3)") == "3"
+    asks = """
+        mode = ctypes.c_int(); check(cuda.cuInit(0)); check(cuda.cuDeviceGetAttribute(ctypes.byref(mode), 20, 0))
+        context = ctypes.byref(vp())
+        say(mode.value, cuda.cuDevicePrimaryCtxRetain(context, 0), cuda.cuCtxCreate_v2(context, 0, 0))
+    """
+    want_unavailable = "3 46 46"
+    assert a_machine.run(asks) == want_unavailable
+    holder.stdin.write("again\n")
+    holder.stdin.flush()
+    assert holder.stdout.readline() == "0 0\n", "the process that has the device makes further contexts"
+    holder.kill()
+    holder.wait()
+    assert a_machine.run(asks) == "3 0 0", "a process that was killed leaves the device to the next"
+    assert a_machine.run(f"{_SET_MODE}    set_mode(0)") == "0"
+
+
+@_FOR_ROOT
+def test_a_prohibited_device_has_no_context(a_machine):
+    assert a_machine.run(f"{_SET_MODE}    set_mode(2)") == "2"
+    assert a_machine.run("check(cuda.cuInit(0)); say(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(vp()), 0))") == "46"
+    assert a_machine.run(f"{_SET_MODE}    set_mode(0); start(); say(free_bytes() > 0)") == "0\nTrue"
+
+
+@_FOR_ROOT
+def test_a_refused_context_takes_no_memory(make_machine):
+    a_machine = make_machine(CONTEXT="4MiB")
+    holder = a_machine.popen("start(); say(free_bytes()); wait_for_go()")
+    before = holder.stdout.readline()
+    assert a_machine.run(f"{_SET_MODE}    set_mode(3)") == "3"
+    a_machine.run("check(cuda.cuInit(0)); [cuda.cuDevicePrimaryCtxRetain(ctypes.byref(vp()), 0) for _ in range(3)]")
+    used = a_machine.run(f"{_SET_MODE}    info = n.nvmlDeviceGetMemoryInfo(h); say(info.free)")
+    assert f"{used}\n" == before
+    holder.communicate("\n", timeout=10)
+
+
+def test_no_other_mode_can_be_set(a_machine):
+    said = a_machine.run(f"""{_SET_MODE}
+    for mode, wants in ((1, n.NVML_ERROR_NOT_SUPPORTED), (4, n.NVML_ERROR_INVALID_ARGUMENT)):
+        try: n.nvmlDeviceSetComputeMode(h, mode)
+        except n.NVMLError as error: say(error.value == wants)
+    say(n.nvmlDeviceGetComputeMode(h))
+    """)
+    assert said.split("\n") == ["True", "True", "0"]
