@@ -253,7 +253,7 @@ def _look_for_image(client: APIClient, name: str) -> dict[str, Any] | None:
 
 
 def _pull_image(client: APIClient, name: str, progress: Progress) -> None:
-    """Fetch an image.
+    """Fetch an image, with the login of this account at its registry (``docker login``).
 
     Engines report a failure within the stream of an answer that began with 200.
     """
@@ -269,8 +269,8 @@ def _pull_image(client: APIClient, name: str, progress: Progress) -> None:
         problem = _reason(error)
     if problem:
         raise LaunchError(
-            f"Requested to pull the image {name}, but the engine failed: {problem}. Check its name, "
-            "its registry and the engine's login there, or load it on the node"
+            f"Requested to pull the image {name}, but the engine failed: {problem}. Check its name and registry, "
+            "log the gateway's account in there (docker login), or load the image on the node"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import functools
 import json
@@ -97,6 +98,35 @@ async def test_images_that_are_fetched_keep_no_kernel_waiting(a_lame_engine: Lam
         # A caller that gives up ends the fetching, too, and waits for nothing any more.
         await until(lambda: fetching() == 0)
         assert not any(runtime.waiting_reason(launch.spec.kernel_id) for launch in launches)
+
+
+@in_a_loop
+async def test_a_registry_gets_the_login_of_the_gateways_account_also_one_that_came_later(
+    a_lame_engine: LameEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``docker login`` writes that file, and ``podman login --authfile`` where it is told to."""
+    logins: list[str | None] = []
+
+    def refuse(asked: Asked) -> None:
+        logins.append(asked.headers.get("X-Registry-Auth"))
+        asked.say(401, {"message": "authentication required"})
+
+    monkeypatch.delenv("DOCKER_CONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    a_lame_engine.routes["POST /images/create"] = refuse
+    async with a_runtime(a_lame_engine) as runtime:
+        with pytest.raises(LaunchError, match=r"authentication required.*log the gateway's account in.*docker login"):
+            await soon(runtime.create(a_launch()))
+        (tmp_path / ".docker").mkdir()
+        login = base64.b64encode(b"lab:secret").decode()
+        auths = {"registry.example": {"auth": login}, "other.example": {"auth": base64.b64encode(b"x:y").decode()}}
+        (tmp_path / ".docker" / "config.json").write_text(json.dumps({"auths": auths}))
+        with pytest.raises(LaunchError):
+            await soon(runtime.create(a_launch()))
+    without, with_login = logins
+    assert without is None
+    told = json.loads(base64.urlsafe_b64decode(with_login or ""))
+    assert (told["username"], told["password"]) == ("lab", "secret")
 
 
 @in_a_loop
