@@ -72,7 +72,7 @@ class Aliquot(Configurable):
         help="Sizes listed for each kernelspec, as <gpus>[-<n>g][-low]; other sizes work by name.",
     ).tag(config=True)
     largest_gpus = Float(
-        8.0, help="The most GPUs that one kernel may ask for. What the node can hold is checked at the start."
+        8.0, help="The most GPUs that one kernel may ask for. A start also checks the room on the node."
     ).tag(config=True)
     user_limit_gpus = Float(
         0.0, help="The most GPUs that one user may hold or wait for on this server; 0 for no limit."
@@ -130,7 +130,7 @@ class Aliquot(Configurable):
     agent_wait_seconds = Float(20.0, help="How long to wait for a node agent that was just started.").tag(config=True)
     driver = Unicode(
         "auto",
-        help="What a started agent drives: nvidia, softgpu (the software GPU), or auto: nvidia where there is one.",
+        help="Driver of a started agent: nvidia, softgpu (the software GPU), or auto: nvidia where there is one.",
     ).tag(config=True)
     softgpu_devices = Int(0, help="How many devices a started software GPU has; 0 for its default.").tag(config=True)
     softgpu_memory = Unicode("", help="Memory of each of its devices (4GiB); empty for its default.").tag(config=True)
@@ -148,7 +148,7 @@ class Aliquot(Configurable):
     unhooked_process_policy = Enum(
         ("report", "end"),
         "report",
-        help="What becomes of a kernel with memory on a GPU that its hook does not see: report shows it, end ends it.",
+        help="Treatment of a kernel with GPU memory that its hook does not see: report shows it, end ends it.",
     ).tag(config=True)
     require_interception = Bool(
         False, help="End a kernel whose GPU calls are not seen; if not set it runs on, shown as uncontrolled."
@@ -163,7 +163,7 @@ class Aliquot(Configurable):
     run_kernels_as = Enum(
         ("gateway", "owner"),
         "gateway",
-        help="Whose account kernels that are processes have: the gateway's, or their owner's. For owner a relay host "
+        help="Account of kernels that are processes: the gateway's, or their owner's. For owner a relay host "
         "of root has to run: configure(run_kernels_as='owner') has the Hub start it.",
     ).tag(config=True)
     account_of = AccountsOrRule(

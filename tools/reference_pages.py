@@ -12,9 +12,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
+from reference.decisions_page import decisions_page  # noqa: E402
+from reference.drawings import drawings  # noqa: E402
 from reference.error_page import error_page  # noqa: E402
 from reference.event_page import event_page  # noqa: E402
 from reference.figures_page import figures_page  # noqa: E402
+from reference.gallery_page import gallery_page  # noqa: E402
 from reference.header_page import header_page  # noqa: E402
 from reference.metrics_page import metrics_page  # noqa: E402
 
@@ -24,6 +27,9 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/protocol-header.md": header_page,
     "docs/reference/errors.md": error_page,
     "docs/results/figures.md": figures_page,
+    "docs/decisions/README.md": decisions_page,
+    "docs/explanation/gallery.md": gallery_page,
+    **drawings(),
 }
 
 

@@ -38,8 +38,8 @@ class Accounting(Configurable):
     charge_by = Enum(
         tuple(BASES),
         WALL_TIME,
-        help="What is charged: wall_time (size times the time on the GPU and swapped out), on_gpu (size times the "
-        "time on the GPU), or use (the GPU time used).",
+        help="The time that is charged: wall_time (size times the time on the GPU and swapped out), on_gpu (size times "
+        "the time on the GPU), or use (the GPU time used).",
     ).tag(config=True)
     model_weights = Dict(
         help="Weights of the charge by GPU model, such as {'H200': 2.0}: a part of the GPU's name. Others have 1."

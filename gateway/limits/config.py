@@ -50,7 +50,7 @@ class Limits(Configurable):
     unread_bytes = Int(
         UNREAD_BYTES,
         help="How many bytes of requests may wait for one kernel that does not read them; each counts for about 2 KiB "
-        "more than it is long. What comes beyond is answered with an error. At least message_bytes.",
+        "more than it is long. The gateway answers more with an error. At least message_bytes.",
     ).tag(config=True)
     unsent_output_bytes = Int(
         UNSENT_BYTES,

@@ -48,6 +48,7 @@ RUN = (
     "aliquot sizes --install 0.5-8g",
     "aliquot sizes --install python3.gpu-2.5-low --sys-prefix",
     "jupyter execute --kernel_name=python3.gpu-0.25 notebook.ipynb",
+    ".venv/bin/jupyter execute --kernel_name=python3.gpu-0.25 notebook.ipynb",
     "jupyter execute --kernel_name=python3.gpu-0.25 --startup_timeout=120 notebook.ipynb",
     "papermill -k python3.gpu-0.5-8g in.ipynb out.ipynb",
     "papermill --kernel python3.gpu-0.5 --start-timeout 120 in.ipynb out.ipynb -p epochs 3",
@@ -96,6 +97,7 @@ _COMPOSE_READ = "tests/containers/deploy/test_compose.py::test_a_compose_tool_re
 _LAB = "tests/labextension/test_sized_kernels.py::test_launcher_offers_the_sizes"
 _SERVE = "tests/gateway/cli/test_serve.py::test_it_serves_those_with_a_token"
 _NODES = "tests/gateway/rest/test_node_cordons.py::test_the_commands_cordon_drain_and_uncordon"
+_ONE_GPU = "tests/gateway/rest/test_node_cordons.py::test_one_gpu_is_cordoned_by_its_uuid"
 _SMOKE = "tests/benchmarks/test_smoke.py::test_a_benchmark_has_a_smoke_run"
 _SERVERS_SMOKE = "tests/benchmarks/test_smoke_of_servers.py::test_a_benchmark_of_servers_has_a_smoke_run"
 
@@ -135,6 +137,9 @@ COVERED = {
     "aliquot end train.ipynb": (
         "tests/gateway/rest/test_administration.py::test_the_commands_show_holders_write_to_an_owner_and_end_a_kernel"
     ),
+    'aliquot cordon GPU-UUID --reason "Xid 79"': _ONE_GPU,
+    "aliquot uncordon GPU-UUID": _ONE_GPU,
+    "sudo systemctl restart aliquot-agent": _SERVER_PAGE,
     'aliquot cordon gpu-1 --reason "new driver on Friday"': _NODES,
     'aliquot drain gpu-1 --reason "new driver on Friday"': _NODES,
     "aliquot cordon NODE": _NODES,
@@ -188,6 +193,7 @@ _CLUSTER = "needs a Kubernetes cluster, which tests do not have"
 _TLJH = "needs an installation of The Littlest JupyterHub, which needs systemd as process 1"
 _SUITE = "runs tests or checks, among which is this one"
 _MACHINE = "needs an NVIDIA GPU or its MPS daemon"
+_REGISTRY = "needs a registry; tests/provisioner/containers/test_engine_troubles.py reads what it writes"
 
 # Not run. The tests check their shell syntax, and the options that a parser knows.
 LISTED = {
@@ -233,6 +239,16 @@ LISTED = {
     "make bench-gpu": _MACHINE,
     'make bench-gpu ARGS="--bench compute_gpu"': _MACHINE,
     "sudo /opt/aliquot/bin/pip install --upgrade dist/jupyter_aliquot-*.whl": _SYSTEMD,
+    "sudo systemctl stop aliquot-agent": _SYSTEMD,
+    "journalctl --since -1h -u aliquot-agent -u aliquot-relay -u jupyterhub": _SYSTEMD,
+    "df -h /run /var/lib/aliquot /var/spool/aliquot": "shows the machine's own disks, of an installation",
+    "nvidia-smi": _MACHINE,
+    "sudo nvidia-smi -i 0 --gpu-reset": _MACHINE,
+    "sudo nvidia-smi -c DEFAULT": _MACHINE,
+    "sudo nvidia-smi -mig 0": _MACHINE,
+    "sudo systemctl enable --now nvidia-persistenced": _SYSTEMD,
+    "sudo -H -u aliquot docker login registry.example": _REGISTRY,
+    "sudo -H -u aliquot podman login --authfile /var/lib/aliquot/.docker/config.json registry.example": _REGISTRY,
     "systemctl restart aliquot-gateway": _SYSTEMD,
     "systemctl edit aliquot-agent": _SYSTEMD,
     "systemctl restart aliquot-agent": _SYSTEMD,

@@ -90,6 +90,7 @@ WRITES = {
         re.escape((ROOT / "docs/reference/cli.md").read_text()),
     ),
     "jupyter execute --kernel_name=python3.gpu-0.25 notebook.ipynb": ("notebook.ipynb", "nbformat"),
+    ".venv/bin/jupyter execute --kernel_name=python3.gpu-0.25 notebook.ipynb": ("notebook.ipynb", "nbformat"),
     "papermill -k python3.gpu-0.5-8g in.ipynb out.ipynb": ("out.ipynb", r'"1\\n"'),
     "papermill --kernel python3.gpu-0.5 --start-timeout 120 in.ipynb out.ipynb -p epochs 3": ("out.ipynb", r'"3\\n"'),
     "jupyter labextension disable @jupyter-aliquot/labextension:picker": (

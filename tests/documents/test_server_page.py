@@ -13,18 +13,24 @@ from bare_server import Done, run_on_bare_server
 
 sys.path.insert(0, str(Path(__file__).parent))
 if TYPE_CHECKING:
-    from tests.documents.printed_commands import ROOT, blocks_and_text, commands_of_block
+    from tests.documents.printed_commands import ROOT, blocks_and_text, commands_of_block, commands_of_page
 else:
-    from printed_commands import ROOT, blocks_and_text, commands_of_block
+    from printed_commands import ROOT, blocks_and_text, commands_of_block, commands_of_page
 
 PAGE = ROOT / "docs/how-to/install-on-one-server.md"
 BLOCKS = [block for block in blocks_and_text(PAGE.name, PAGE.read_text())[0] if block.language == "sh"]
 PRINTED = [command for block in BLOCKS for command in commands_of_block(block)]
 UNINSTALL = PRINTED[-1]
+INCIDENTS = ROOT / "docs/how-to/incidents.md"
 ACCOUNT = "id --user aliquot"
 WHO_LISTENS = "curl --silent --retry 300 --retry-delay 1 --retry-connrefused http://127.0.0.1:890/services/aliquot/api"
 FINDINGS = "/opt/aliquot/bin/aliquot doctor --hub --json"
 AGENT = "cat /run/standin/aliquot-agent.service.pid"
+# The incident "The node agent is down", and its remedy as the page prints it.
+KILL_AGENT = f"kill -KILL $({AGENT})"
+WITHOUT_AGENT = f"{FINDINGS} --user aliquot"
+REMEDY = "sudo systemctl restart aliquot-agent"
+WITH_AGENT = f"until {FINDINGS} > /dev/null; do sleep 0.5; done"
 PROCESSES = "ps -eo user:20,pid,args"
 TOKEN = "a-token-of-this-test-alone"
 # What an administrator adds: here a service that plays the users.
@@ -51,7 +57,8 @@ def test_the_pages_commands_take_a_bare_server_to_a_hub_and_back(tmp_path: Path)
     assert len(BLOCKS) == 3, "install, upgrade, remove"
     install, upgrade, remove = (commands_of_block(block) for block in BLOCKS)
     at = install.index("sudo systemctl restart jupyterhub")
-    looks = [ACCOUNT, WHO_LISTENS, VISIT, PROCESSES, FINDINGS, AGENT]
+    incident = [KILL_AGENT, WITHOUT_AGENT, REMEDY, WITH_AGENT]
+    looks = [ACCOUNT, WHO_LISTENS, VISIT, PROCESSES, *incident, FINDINGS, AGENT]
     after_upgrade = [WHO_LISTENS, PROCESSES, FINDINGS, AGENT]
     commands = [*install[:at], ADD, *install[at:], *looks, *upgrade, *after_upgrade, *remove, ACCOUNT, LEFT]
     ends = run_on_bare_server(commands, tmp_path)
@@ -67,10 +74,22 @@ def test_the_pages_commands_take_a_bare_server_to_a_hub_and_back(tmp_path: Path)
     want = {"kernelspec": "python3.gpu-0.25", "said": ["ada", "/home/ada", "/home/ada", "True"]}
     assert json.loads(visit.said) == want, said(ends)
     look_at_accounts(ends)
+    look_at_incident(ends)
     agents = [one.said for one in ends if one.command == AGENT]
     assert agents[0] != agents[1], "an upgrade starts the new agent"
     assert ends[-2].code == 1, "the account is gone"
     assert [line for line in ends[-1].said.splitlines() if "/opt/" not in line] == []
+
+
+def look_at_incident(ends: list[Done]) -> None:
+    """Check that the doctor names an agent that is down with the remedy of the page of incidents, which helps."""
+    assert REMEDY in commands_of_page(INCIDENTS.name, INCIDENTS.read_text())
+    told = json.loads(of(ends, WITHOUT_AGENT).said)
+    down = {one["about"]: one for one in told["findings"] if one["state"] == "fail"}
+    assert set(down) == {"units", "sockets"}, down
+    assert "agent.sock" in down["sockets"]["found"]
+    assert [one["remedy"] for one in down.values() if not one["remedy"].startswith(REMEDY)] == []
+    assert [of(ends, command).code for command in (REMEDY, WITH_AGENT)] == [0, 0], said(ends)
 
 
 def look_at_accounts(ends: list[Done]) -> None:

@@ -103,12 +103,29 @@ def test_an_installation_by_name_is_recognised(text: str, want: bool) -> None:
     assert bool(INSTALLED_BY_NAME.search(text)) is want
 
 
-PICTURE = re.compile(r'alt="([^"]*)" src="([^"]+)"')
+PICTURE = re.compile(r'srcset="([^"]+)"><img alt="([^"]*)" src="([^"]+)"')
+
+
+def pictures() -> list[tuple[str, str, Path, Path]]:
+    """Return each picture that a page shows: the page, the text, the file, and the file for dark pages."""
+    return [
+        (str(page.relative_to(ROOT)), text, (page.parent / light).resolve(), (page.parent / dark).resolve())
+        for page in DOCUMENTS
+        for dark, text, light in PICTURE.findall(page.read_text())
+    ]
 
 
 def test_the_text_of_each_picture_says_what_is_seen() -> None:
     """A screen reader reads it in the picture's place: a caption of two words is none."""
-    found = {str(page.relative_to(ROOT)): PICTURE.findall(page.read_text()) for page in DOCUMENTS}
-    assert sum(map(len, found.values())) > 20
-    short = [(page, text) for page, pictures in found.items() for text, _ in pictures if len(text.split()) < 8]
-    assert short == []
+    assert len(pictures()) > 20
+    assert [(page, text) for page, text, _, _ in pictures() if len(text.split()) < 8] == []
+
+
+def test_a_picture_has_one_text_on_all_pages_and_a_dark_twin_and_each_file_is_shown() -> None:
+    texts: dict[Path, set[str]] = {}
+    for _, text, light, dark in pictures():
+        texts.setdefault(light, set()).add(text)
+        assert dark == light.with_name(f"{light.stem}-dark{light.suffix}")
+    assert {light.name: found for light, found in texts.items() if len(found) > 1} == {}
+    shown = {file for light in texts for file in (light, light.with_name(f"{light.stem}-dark{light.suffix}"))}
+    assert shown == set((ROOT / "docs/images").iterdir())

@@ -80,3 +80,5 @@ def test_the_page_of_figures_has_each_bound_of_the_last_run_of_each_benchmark() 
         section = page.split(f"\n## {name}\n", 1)[1].split("\n## ", 1)[0]
         rows = [row for row in json.loads(path.read_text())["rows"] if row["want"]]
         assert section.count("\n| ") == len(rows) + 1, "one row a bound, and the head"
+        later = {page.name for page in path.parent.glob(f"????-??-??-{name}.md") if page.name[:10] > path.name[:10]}
+        assert {page for page in later if f"[{page}]({page})" not in section} == set()

@@ -34,6 +34,7 @@ def figures_page() -> str:
             "",
             f"[{path.name}]({path.name}): {run['date']}, {cell(run['machine'])}; {cell(run['device'])}; commit "
             f"`{run['commit']}`. {len(bounded)} of {len(run['rows'])} figures have a bound, {missed} missed it.",
+            *_later(name, path),
             "",
             *table(("figure", "value", "bound", "holds"), bounded),
             "",
@@ -44,6 +45,12 @@ def figures_page() -> str:
 def _last_runs() -> dict[str, Path]:
     """Return the newest file of each benchmark; the name begins with its date."""
     return {path.stem[len("2026-11-21-") :]: path for path in sorted(RESULTS.glob("*.json"))}
+
+
+def _later(name: str, last: Path) -> list[str]:
+    """Return a line that names the pages of later runs, whose JSON was not kept."""
+    pages = [page.name for page in sorted(RESULTS.glob(f"????-??-??-{name}.md")) if page.name[:10] > last.name[:10]]
+    return [f"Later, without a JSON file: {', '.join(f'[{page}]({page})' for page in pages)}."] if pages else []
 
 
 def _bounded(rows: list[dict[str, Any]]) -> Iterator[tuple[str, str, str, str]]:
