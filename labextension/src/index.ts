@@ -76,7 +76,7 @@ const plugins: (JupyterFrontEndPlugin<unknown> | ServiceManagerPlugin<unknown>)[
   plugin('administration', {
     description: 'Adds the page of administrators: nodes, kernels, users, teams and the queue.',
     requires: [IGpuKernels],
-    optional: [ICommandPalette, ILauncher, ILayoutRestorer, ITranslator]
+    optional: [ICommandPalette, ILayoutRestorer, ITranslator, ILauncher]
   }),
   plugin('usage', {
     description: 'Adds the page of GPU-hours of a month.',

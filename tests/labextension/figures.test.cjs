@@ -72,6 +72,15 @@ test('a time of today has no date, one of another year has its year', () => {
   assert.equal(quantities.formatTime('soon', now), '');
 });
 
+test("a kernel's GPU time is its own, without its neighbors' slices", () => {
+  const device = (busy_seconds, compute) => ({ busy_seconds, compute });
+  const seconds = (...devices) => compute.gpuSeconds({ devices });
+  assert.equal(seconds(), 0);
+  assert.equal(seconds(device(12.4, { own_seconds: 4 })), 4);
+  assert.equal(seconds(device(12.4, { own_seconds: 0 })), 0);
+  assert.equal(seconds(device(12.4, { own_seconds: 4 }), device(1.5, null)), 5.5, 'the driver is believed where no agent counts');
+});
+
 test('GPU time reads in per cent that add up', () => {
   const parts = (share_used, fair_share) => compute.shareParts({ share_used, fair_share });
   assert.deepEqual(parts(0.5, 0.75), { used: 50, held: 25, free: 25 });

@@ -280,6 +280,8 @@ def test_gpu_time_is_said_with_what_holds_it_back(a_panel: ScriptedPanel) -> Non
     a_panel.shown.get_by_text("kernels share the GPU in time slices (weighted)").wait_for()
     folded = a_panel.shown.get_by_role("button", name="Actions and details of train.ipynb")
     folded.click()
+    # The kernel's own time; the driver's count of the device, 12.4 s, has neighbors' slices in it.
+    _kernels(a_panel).get_by_text("GPU time 4.0 s", exact=True).wait_for()
     for want in ("slowdown 1.03×", "throttled 3.3 s", "delays normal-priority work by 2.0 ms at most", "peak 2.5 GiB"):
         _kernels(a_panel).get_by_text(want).wait_for()
     _kernels(a_panel).get_by_text("host memory locked: 1.0 of 2.0 GiB").wait_for()

@@ -8,6 +8,7 @@ import { IGpuKernels } from '../gpu_kernels';
 import { CommandIDs, TRANSLATION_DOMAIN } from '../tokens';
 import { gpuIcon } from '../widgets/elements/icons';
 import { GpuKernelsPanel } from '../widgets/panel';
+import { addShowCommand } from './command_page';
 
 /** Below "Running Terminals and Kernels" (200), above the table of contents (400). */
 const SIDEBAR_RANK = 250;
@@ -28,13 +29,12 @@ export const panel = (
   });
   app.shell.add(panel, 'left', { rank: SIDEBAR_RANK, type: 'GPU Kernels' });
   restorer?.add(panel, panel.id);
-
-  app.commands.addCommand(CommandIDs.show, {
-    label: args => (args.isPalette ? trans.__('Show GPU Kernels') : trans.__('GPU Kernels')),
+  const facts = {
+    command: CommandIDs.show,
+    title: trans.__('GPU Kernels'),
+    show: trans.__('Show GPU Kernels'),
     caption: trans.__('Show the GPUs and the kernels that share them'),
-    icon: args => (args.isPalette ? undefined : gpuIcon),
-    describedBy: { args: { type: 'object', properties: { isPalette: { type: 'boolean' } } } },
-    execute: () => app.shell.activateById(panel.id)
-  });
-  palette?.addItem({ command: CommandIDs.show, category: trans.__('View'), args: { isPalette: true } });
+    icon: gpuIcon
+  };
+  addShowCommand(app, palette, trans, facts, () => app.shell.activateById(panel.id));
 };

@@ -2,6 +2,12 @@
 // opens its notebook; the line below it swaps it out or restores it. States come with the events of
 // the page's model; the section asks for no figures. So the server decides whether an action is
 // possible, and not the page's last status, which may be a minute old.
+//
+// Lab's own section "Kernels" has the same kernels by kernelspec, without their state. The panel
+// repeats names by design: a notebook stands under "Open Tabs", twice under "Kernels", and later
+// under "Recently Closed", in each with what that section does to it. Lab offers no way to add a
+// state or an action to the items of another section, so ours does not replace or change that one.
+// "Shut Down All" differs: here it ends the kernels that have a GPU and leaves the others.
 
 import { JupyterFrontEnd } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';

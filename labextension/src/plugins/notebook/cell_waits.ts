@@ -2,12 +2,13 @@
 // remedies.
 
 import { JupyterFrontEnd } from '@jupyterlab/application';
-import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
+import { INotebookTracker } from '@jupyterlab/notebook';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { IGpuKernels } from '../../gpu_kernels';
 import { TRANSLATION_DOMAIN } from '../../tokens';
 import { CellBadges } from '../../widgets/notebook/cell_badges';
+import { eachNotebook } from './notebook_kernels';
 
 export const cellWaits = (
   { commands }: JupyterFrontEnd,
@@ -17,8 +18,5 @@ export const cellWaits = (
 ): void => {
   const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
   // Each set of badges is disposed of with its notebook.
-  const mark = (panel: NotebookPanel): CellBadges => 
-    new CellBadges(panel, { model, client, commands, trans });
-  notebooks.forEach(mark);
-  notebooks.widgetAdded.connect((_, panel) => mark(panel));
+  eachNotebook(notebooks, panel => new CellBadges(panel, { model, client, commands, trans }));
 };

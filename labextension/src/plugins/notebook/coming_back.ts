@@ -2,8 +2,6 @@
 // of the page.
 
 import { JupyterFrontEnd } from '@jupyterlab/application';
-import { ISessionContext } from '@jupyterlab/apputils';
-import { IChangedArgs } from '@jupyterlab/coreutils';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { Kernel, KernelMessage } from '@jupyterlab/services';
 import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
@@ -14,6 +12,7 @@ import { ComingBack } from '../../sessions/coming_back';
 import { IGpuKernels } from '../../gpu_kernels';
 import { IRunningCells, StatusError, TRANSLATION_DOMAIN } from '../../tokens';
 import { CellOutputs } from '../../widgets/notebook/cell_outputs';
+import { eachKernel } from './notebook_kernels';
 
 /** The number of retries for a server that is away, and the first delay, which doubles. */
 const TRIES = 5;
@@ -33,44 +32,22 @@ export const comingBack = (
   translator: ITranslator | null
 ): void => {
   const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
-  const follow = (__: unknown, panel: NotebookPanel): void => void new Follower(panel, client, trans);
-  tracker.forEach(panel => follow(tracker, panel));
-  tracker.widgetAdded.connect(follow);
+  eachKernel(tracker, (panel, kernel) => new Follower(panel, kernel, client).follow(trans));
 };
 
-/** Replays the kept outputs of each kernel that one notebook's session gets. */
+/** Replays the kept outputs of one kernel in the notebook whose session got it. */
 class Follower {
   constructor(
     private readonly _panel: NotebookPanel,
-    private readonly _client: AliquotClient,
-    private readonly _trans: TranslationBundle
-  ) {
-    const { sessionContext } = _panel;
-    sessionContext.kernelChanged.connect(this._onKernelChanged, this);
-    _panel.disposed.connect(() => {
-      sessionContext.kernelChanged.disconnect(this._onKernelChanged, this);
-      this._leave();
-    });
-    this._come(sessionContext.session?.kernel ?? null);
-  }
+    private readonly _kernel: Kernel.IKernelConnection,
+    private readonly _client: AliquotClient
+  ) {}
 
-  private _onKernelChanged(
-    _: ISessionContext,
-    { oldValue, newValue }: IChangedArgs<Kernel.IKernelConnection | null, Kernel.IKernelConnection | null, 'kernel'>
-  ): void {
-    if (newValue !== null && newValue === oldValue) {
-      return; // a new name of the same kernel: its cells go on
-    }
-    this._leave();
-    this._come(newValue);
-  }
-
-  private _come(kernel: Kernel.IKernelConnection | null): void {
-    if (kernel === null || kernel.isDisposed) {
-      return;
-    }
+  /** Begin, and return what ends it. */
+  follow(trans: TranslationBundle): () => void {
+    const kernel = this._kernel;
     // The notebook disconnects from its kernel; the outputs shown stay.
-    const outputs = new CellOutputs(this._panel, kernel, this._trans, msgId => story.leave(msgId));
+    const outputs = new CellOutputs(this._panel, kernel, trans, msgId => story.leave(msgId));
     const story = new ComingBack(outputs);
     const hear = (_: unknown, message: KernelMessage.IIOPubMessage): void => story.hear(message);
     const look = (_: unknown, status: Kernel.Status): void => void (ENDS.includes(status) && story.end());
@@ -80,29 +57,26 @@ class Follower {
     };
     kernel.iopubMessage.connect(hear);
     kernel.statusChanged.connect(look);
-    this._leave = () => {
+    void this._begin(story, outputs).then(isFollowed => (isFollowed ? this._look(story) : leave()));
+    return () => {
+      this._isLeft = true;
       leave();
       story.end();
       outputs.leave();
-      this._leave = () => undefined;
     };
-    const isHere = (): boolean => !this._panel.isDisposed && this._panel.sessionContext.session?.kernel === kernel;
-    void this._begin(kernel, story, outputs, isHere).then(isFollowed =>
-      isFollowed ? this._look(kernel, story, isHere) : leave()
-    );
+  }
+
+  /** Whether the notebook still has this kernel. */
+  private get _isHere(): boolean {
+    return !this._isLeft && !this._panel.isDisposed && this._panel.sessionContext.session?.kernel === this._kernel;
   }
 
   /** Whether there is anything to follow. */
-  private async _begin(
-    kernel: Kernel.IKernelConnection,
-    story: ComingBack,
-    outputs: CellOutputs,
-    isHere: () => boolean
-  ): Promise<boolean> {
+  private async _begin(story: ComingBack, outputs: CellOutputs): Promise<boolean> {
     await this._panel.context.ready;
-    await connected(kernel);
-    const answer = await this._ask(kernel, isHere);
-    if (answer === null || !isHere()) {
+    await connected(this._kernel);
+    const answer = await this._ask();
+    if (answer === null || !this._isHere) {
       return false;
     }
     story.begin(answer, outputs.notebook());
@@ -113,26 +87,26 @@ class Follower {
    * Poll while a cell runs: its input requests go only to the page that ran the cell, so that this
    * page must fetch them.
    */
-  private _look(kernel: Kernel.IKernelConnection, story: ComingBack, isHere: () => boolean): void {
+  private _look(story: ComingBack): void {
     const poll = new Poll({
       factory: async () => {
         const before = story.moment;
-        const cells = await this._client.openCells(kernel.id);
-        if (story.moment === before && isHere()) {
+        const cells = await this._client.openCells(this._kernel.id);
+        if (story.moment === before && this._isHere) {
           story.look(cells);
         }
       },
       frequency: { interval: LOOK_MS, backoff: true, max: LONGEST_LOOK_MS },
-      name: `@jupyter-aliquot/labextension:coming-back:${kernel.id}`,
+      name: `@jupyter-aliquot/labextension:coming-back:${this._kernel.id}`,
       standby: () => !story.isWaiting || document.hidden
     });
-    poll.ticked.connect(() => void (isHere() && story.isWaiting ? undefined : poll.dispose()));
+    poll.ticked.connect(() => void (this._isHere && story.isWaiting ? undefined : poll.dispose()));
   }
 
-  private async _ask(kernel: Kernel.IKernelConnection, isHere: () => boolean): Promise<IRunningCells | null> {
-    for (let tries = 0, wait = FIRST_WAIT_MS; tries < TRIES && isHere(); tries += 1, wait *= 2) {
+  private async _ask(): Promise<IRunningCells | null> {
+    for (let tries = 0, wait = FIRST_WAIT_MS; tries < TRIES && this._isHere; tries += 1, wait *= 2) {
       try {
-        return await this._client.runningCells(kernel.id);
+        return await this._client.runningCells(this._kernel.id);
       } catch (error) {
         if (!(error instanceof StatusError) || error.kind === 'not-installed' || error.kind === 'forbidden') {
           return null;
@@ -143,7 +117,7 @@ class Follower {
     return null;
   }
 
-  private _leave: () => void = () => undefined;
+  private _isLeft = false;
 }
 
 /** Wait until the kernel's messages arrive here, or never will. */

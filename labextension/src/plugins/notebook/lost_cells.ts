@@ -2,8 +2,6 @@
 // they are not run.
 
 import { JupyterFrontEnd } from '@jupyterlab/application';
-import { ISessionContext } from '@jupyterlab/apputils';
-import { IChangedArgs } from '@jupyterlab/coreutils';
 import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 import { Kernel } from '@jupyterlab/services';
 import { ITranslator, nullTranslator, TranslationBundle } from '@jupyterlab/translation';
@@ -13,6 +11,7 @@ import { IGpuKernels } from '../../gpu_kernels';
 import { SentCells } from '../../sessions/lost_cells';
 import { StatusError, TRANSLATION_DOMAIN } from '../../tokens';
 import { markLost } from '../../widgets/notebook/lost_cell';
+import { eachKernel } from './notebook_kernels';
 
 /** So many cells are asked about at once. */
 const MOST_ASKED = 50;
@@ -35,43 +34,24 @@ export const lostCells = (
   translator: ITranslator | null
 ): void => {
   const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
-  const follow = (__: unknown, panel: NotebookPanel): void => void new Watcher(panel, client, trans);
-  tracker.forEach(panel => follow(tracker, panel));
-  tracker.widgetAdded.connect(follow);
+  eachKernel(tracker, (panel, kernel) => new Watcher(panel, kernel, client, trans).watch());
 };
 
-/** Watches the connections of one notebook. */
+/** Watches the connection of one notebook to one kernel. */
 class Watcher {
   constructor(
     private readonly _panel: NotebookPanel,
+    private readonly _kernel: Kernel.IKernelConnection,
     private readonly _client: AliquotClient,
     private readonly _trans: TranslationBundle
-  ) {
-    const { sessionContext } = _panel;
-    sessionContext.kernelChanged.connect(this._onKernelChanged, this);
-    _panel.disposed.connect(() => {
-      sessionContext.kernelChanged.disconnect(this._onKernelChanged, this);
-      this._leave();
-    });
-    this._watch(sessionContext.session?.kernel ?? null);
-  }
+  ) {}
 
-  private _onKernelChanged(
-    _: ISessionContext,
-    { newValue }: IChangedArgs<Kernel.IKernelConnection | null, Kernel.IKernelConnection | null, 'kernel'>
-  ): void {
-    this._leave();
-    this._watch(newValue);
-  }
-
-  private _watch(kernel: Kernel.IKernelConnection | null): void {
-    if (kernel === null || kernel.isDisposed) {
-      return;
-    }
+  /** Begin, and return what ends it. */
+  watch(): () => void {
+    const kernel = this._kernel;
     const isUp = (): boolean => kernel.connectionStatus === 'connected' && KNOWN.includes(kernel.status);
     const sent = new SentCells(isUp());
-    const isHere = (): boolean => !this._panel.isDisposed && !kernel.isDisposed && this._kernel === kernel;
-    const ask = (): void => void this._askWhileInDoubt(kernel, sent, isHere);
+    const ask = (): void => void this._askWhileInDoubt(sent);
     const pass = (_: unknown, { msg, direction }: Kernel.IAnyMessageArgs): void => {
       if (direction === 'send') {
         sent.send(msg.header, isUp());
@@ -93,62 +73,56 @@ class Watcher {
     if (kernel.connectionStatus === 'connected') {
       sent.connect();
     }
-    this._kernel = kernel;
     kernel.anyMessage.connect(pass);
     kernel.connectionStatusChanged.connect(connect);
     kernel.statusChanged.connect(look);
-    this._leave = () => {
+    return () => {
+      this._isLeft = true;
       kernel.anyMessage.disconnect(pass);
       kernel.connectionStatusChanged.disconnect(connect);
       kernel.statusChanged.disconnect(look);
-      this._kernel = null;
-      this._leave = () => undefined;
     };
   }
 
+  private get _isHere(): boolean {
+    return !this._isLeft && !this._panel.isDisposed && !this._kernel.isDisposed;
+  }
+
   /** Asks again while the server cannot tell, at most `TRIES` times for each connection. */
-  private async _askWhileInDoubt(
-    kernel: Kernel.IKernelConnection,
-    sent: SentCells,
-    isHere: () => boolean
-  ): Promise<void> {
-    if (this._asking.has(kernel)) {
+  private async _askWhileInDoubt(sent: SentCells): Promise<void> {
+    if (this._isAsking) {
       return;
     }
-    this._asking.add(kernel);
+    this._isAsking = true;
     let tries = 0;
-    while (tries < TRIES && isHere() && kernel.connectionStatus === 'connected' && sent.doubtful.length > 0) {
+    while (tries < TRIES && this._isHere && this._kernel.connectionStatus === 'connected' && sent.doubtful.length > 0) {
       const asked = sent.doubtful.slice(0, MOST_ASKED);
-      const lost = await this._ask(kernel, asked);
+      const lost = await this._ask(asked);
       if (lost === undefined) {
         break;
       }
-      if (lost !== null && isHere()) {
+      if (lost !== null && this._isHere) {
         sent.settle(asked);
-        lost.forEach(msgId => markLost(this._panel, kernel, msgId, this._trans));
+        lost.forEach(msgId => markLost(this._panel, this._kernel, msgId, this._trans));
         tries = 0;
       } else {
         await new Promise(resolve => setTimeout(resolve, Math.min(FIRST_WAIT_MS * 2 ** tries, LONGEST_WAIT_MS)));
         tries += 1;
       }
     }
-    this._asking.delete(kernel);
+    this._isAsking = false;
   }
 
   /** Null: it cannot be told now. Undefined: nor later. */
-  private async _ask(
-    kernel: Kernel.IKernelConnection,
-    msgIds: readonly string[]
-  ): Promise<readonly string[] | null | undefined> {
+  private async _ask(msgIds: readonly string[]): Promise<readonly string[] | null | undefined> {
     try {
-      return await this._client.notReceived(kernel.id, kernel.clientId, msgIds);
+      return await this._client.notReceived(this._kernel.id, this._kernel.clientId, msgIds);
     } catch (error) {
       const isFinal = !(error instanceof StatusError) || error.kind === 'not-installed' || error.kind === 'forbidden';
       return isFinal ? undefined : null;
     }
   }
 
-  private readonly _asking = new Set<Kernel.IKernelConnection>();
-  private _kernel: Kernel.IKernelConnection | null = null;
-  private _leave: () => void = () => undefined;
+  private _isAsking = false;
+  private _isLeft = false;
 }

@@ -2,7 +2,7 @@
 
 import { JupyterFrontEnd } from '@jupyterlab/application';
 import { ISessionContextDialogs, Notification } from '@jupyterlab/apputils';
-import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
+import { INotebookTracker } from '@jupyterlab/notebook';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 
 import { AttachedKernel } from '../../sessions/attached_kernel';
@@ -10,6 +10,7 @@ import { IGpuKernels } from '../../gpu_kernels';
 import { MissingSizes } from '../../sizes/missing_size';
 import { TRANSLATION_DOMAIN } from '../../tokens';
 import { pickSize } from '../../widgets/notebook/kernel_dialogs';
+import { eachNotebook } from './notebook_kernels';
 
 export const missingSize = (
   _: JupyterFrontEnd,
@@ -20,7 +21,7 @@ export const missingSize = (
 ): void => {
   const trans = (translator ?? nullTranslator).load(TRANSLATION_DOMAIN);
   const missing = new MissingSizes();
-  const follow = (__: unknown, { sessionContext }: NotebookPanel): void => {
+  eachNotebook(notebooks, ({ sessionContext }) => {
     const attached = new AttachedKernel(model, sessionContext); // ends with its session
     sessionContext.iopubMessage.connect((context, message) => {
       const id = context.session?.kernel?.id;
@@ -32,7 +33,5 @@ export const missingSize = (
       const actions = [{ label: trans.__('Choose a Size'), displayType: 'accent' as const, callback }];
       Notification.warning(text, { autoClose: false, actions });
     });
-  };
-  notebooks.forEach(panel => follow(notebooks, panel));
-  notebooks.widgetAdded.connect(follow);
+  });
 };

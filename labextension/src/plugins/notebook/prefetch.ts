@@ -6,6 +6,7 @@ import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 
 import { IGpuKernels } from '../../gpu_kernels';
 import { PrefetchRule } from '../../sessions/prefetch';
+import { eachNotebook } from './notebook_kernels';
 
 /** Lab's class of cells that can be run. */
 const CELL = '.jp-CodeCell';
@@ -21,7 +22,7 @@ export const prefetch = (_app: JupyterFrontEnd, { model, client }: IGpuKernels, 
       client.prefetch(kernel.id).catch(() => undefined);
     }
   };
-  const follow = (_: unknown, panel: NotebookPanel): void => {
+  eachNotebook(notebooks, panel => {
     const onTouch = (event: Event): void => {
       if (event.target instanceof Element && event.target.closest(CELL)) {
         turnTo(panel);
@@ -30,7 +31,5 @@ export const prefetch = (_app: JupyterFrontEnd, { model, client }: IGpuKernels, 
     // The listeners end with their node.
     panel.content.node.addEventListener('pointerdown', onTouch);
     panel.content.node.addEventListener('keydown', onTouch);
-  };
-  notebooks.forEach(panel => follow(notebooks, panel));
-  notebooks.widgetAdded.connect(follow);
+  });
 };
