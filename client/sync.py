@@ -1,4 +1,4 @@
-"""The synchronous face of the client."""
+"""The synchronous face of the client: aio.py, by tools/reference_pages.py."""
 
 from __future__ import annotations
 

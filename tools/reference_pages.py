@@ -1,6 +1,7 @@
-"""Write the pages of the reference that are made from code and data: ``.venv/bin/python tools/reference_pages.py``.
+"""Write what is made from code and data: ``.venv/bin/python tools/reference_pages.py``.
 
-A test compares each page with its source (tests/house/test_reference_pages.py).
+That is pages of the reference, the client's synchronous face, and the types of a kernel's report. A
+test compares each file with its source (tests/house/test_reference_pages.py).
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from reference.event_page import event_page  # noqa: E402
 from reference.figures_page import figures_page  # noqa: E402
 from reference.gallery_page import gallery_page  # noqa: E402
 from reference.header_page import header_page  # noqa: E402
+from reference.kernel_types import kernel_types  # noqa: E402
 from reference.metrics_page import metrics_page  # noqa: E402
+from reference.sync_client import sync_client  # noqa: E402
 
 PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/metrics.md": metrics_page,
@@ -27,6 +30,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/protocol-header.md": header_page,
     "docs/reference/errors.md": error_page,
     "docs/results/figures.md": figures_page,
+    "client/sync.py": sync_client,
+    "gateway/reports/kernel.py": kernel_types,
     "docs/decisions/README.md": decisions_page,
     "docs/explanation/gallery.md": gallery_page,
     **drawings(),

@@ -1,7 +1,7 @@
 """The report of one kernel, and its parts.
 
 Times are ISO 8601 in UTC, amounts are bytes, shares are numbers of GPUs. api/openapi.yaml says what
-each field means, and lists the words of enumerations.
+each field means, and lists the words of enumerations. tools/reference_pages.py makes this file of it.
 """
 
 from __future__ import annotations

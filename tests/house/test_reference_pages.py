@@ -18,6 +18,7 @@ from reference.error_page import error_classes, error_page  # noqa: E402
 from reference.event_page import SCHEMA, event_page  # noqa: E402
 from reference.figures_page import figures_page  # noqa: E402
 from reference.header_page import HEADERS, header_page  # noqa: E402
+from reference.kernel_types import kernel_types  # noqa: E402
 from reference.metrics_page import metrics_page  # noqa: E402
 from reference_pages import PAGES  # noqa: E402
 
@@ -27,6 +28,18 @@ from jupyter_aliquot.provisioner import errors  # noqa: E402
 @pytest.mark.parametrize("name", PAGES)
 def test_a_generated_page_is_what_its_source_says(name: str) -> None:
     assert (ROOT / name).read_text() == PAGES[name](), "run .venv/bin/python tools/reference_pages.py"
+
+
+def test_a_field_that_the_contract_gives_a_kernel_is_in_its_types(tmp_path: Path) -> None:
+    contract = (ROOT / "gateway/api/openapi.yaml").read_text()
+    for before, field in (("host_memory", "of_the_agent"), ("resize", "of_the_gateway")):
+        contract = contract.replace(
+            f"\n        {before}:\n", f"\n        {field}: {{type: [integer, 'null']}}\n        {before}:\n", 1
+        )
+    (tmp_path / "openapi.yaml").write_text(contract)
+    _, usage, kernel = re.split(r"class (?:Usage|Kernel)\(", kernel_types(tmp_path / "openapi.yaml"))
+    assert "    of_the_agent: int | None\n" in usage
+    assert "    of_the_gateway: int | None\n" in kernel
 
 
 def test_each_error_class_is_in_the_index_or_is_met_by_no_user() -> None:
