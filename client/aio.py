@@ -79,6 +79,7 @@ class AsyncClient:
         priority: Priority | None = None,
         kernel: str | None = None,
         replaces: str | None = None,
+        models: str | None = None,
     ) -> DryRun:
         """Return what a request for this size would get now. It reserves nothing.
 
@@ -88,11 +89,12 @@ class AsyncClient:
             priority: ``normal`` or ``low``.
             kernel: A running kernel, whose new size this would be.
             replaces: A kernel that would end for the new one.
+            models: The GPU models that a new kernel takes, the preferred one first, such as ``H200,A100``.
         """
-        return await self._exchange.send(operations.dry_run(gpus, memory, priority, kernel, replaces))
+        return await self._exchange.send(operations.dry_run(gpus, memory, priority, kernel, replaces, models))
 
     async def dry_runs(
-        self, size: Iterable[str], kernel: str | None = None, replaces: str | None = None
+        self, size: Iterable[str], kernel: str | None = None, replaces: str | None = None, models: str | None = None
     ) -> list[DryRun]:
         """Return what each of these sizes would get now, in the order of the question.
 
@@ -100,8 +102,9 @@ class AsyncClient:
             size: Sizes as kernelspecs' names end, such as ``gpu-0.25``; at most 64.
             kernel: A running kernel, whose new size each would be.
             replaces: A kernel that would end for the new one.
+            models: The GPU models that a new kernel takes, the preferred one first, such as ``H200,A100``.
         """
-        return await self._exchange.send(operations.dry_runs(size, kernel, replaces))
+        return await self._exchange.send(operations.dry_runs(size, kernel, replaces, models))
 
     async def kernels(self) -> list[Kernel]:
         """Return the kernels that the requester may see, and all remembered ones that ended."""

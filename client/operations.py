@@ -98,6 +98,7 @@ def dry_run(
     priority: Priority | None = None,
     kernel: str | None = None,
     replaces: str | None = None,
+    models: str | None = None,
 ) -> Call[DryRun]:
     """Return what a request for this size would get now. It reserves nothing.
 
@@ -107,21 +108,25 @@ def dry_run(
         priority: ``normal`` or ``low``.
         kernel: A running kernel, whose new size this would be.
         replaces: A kernel that would end for the new one.
+        models: The GPU models that a new kernel takes, the preferred one first, such as ``H200,A100``.
     """
     limit = None if isinstance(memory, Unchanged) else "null" if memory is None else str(memory)
-    query = _query(gpus=gpus, memory=limit, priority=priority, kernel=kernel, replaces=replaces)
+    query = _query(gpus=gpus, memory=limit, priority=priority, kernel=kernel, replaces=replaces, models=models)
     return _get("dry-run", DryRun, query=query)
 
 
-def dry_runs(size: Iterable[str], kernel: str | None = None, replaces: str | None = None) -> Call[list[DryRun]]:
+def dry_runs(
+    size: Iterable[str], kernel: str | None = None, replaces: str | None = None, models: str | None = None
+) -> Call[list[DryRun]]:
     """Return what each of these sizes would get now, in the order of the question.
 
     Args:
         size: Sizes as kernelspecs' names end, such as ``gpu-0.25``; at most 64.
         kernel: A running kernel, whose new size each would be.
         replaces: A kernel that would end for the new one.
+        models: The GPU models that a new kernel takes, the preferred one first, such as ``H200,A100``.
     """
-    query = _query(size=list(size), kernel=kernel, replaces=replaces)
+    query = _query(size=list(size), kernel=kernel, replaces=replaces, models=models)
     return _get("dry-runs", _DryRuns, "dry_runs", query)
 
 

@@ -97,6 +97,7 @@ class Client:
         priority: Priority | None = None,
         kernel: str | None = None,
         replaces: str | None = None,
+        models: str | None = None,
     ) -> DryRun:
         """Return what a request for this size would get now. It reserves nothing.
 
@@ -106,18 +107,23 @@ class Client:
             priority: ``normal`` or ``low``.
             kernel: A running kernel, whose new size this would be.
             replaces: A kernel that would end for the new one.
+            models: The GPU models that a new kernel takes, the preferred one first, such as ``H200,A100``.
         """
-        return self._portal.run(self._exchange.send(operations.dry_run(gpus, memory, priority, kernel, replaces)))
+        call = operations.dry_run(gpus, memory, priority, kernel, replaces, models)
+        return self._portal.run(self._exchange.send(call))
 
-    def dry_runs(self, size: Iterable[str], kernel: str | None = None, replaces: str | None = None) -> list[DryRun]:
+    def dry_runs(
+        self, size: Iterable[str], kernel: str | None = None, replaces: str | None = None, models: str | None = None
+    ) -> list[DryRun]:
         """Return what each of these sizes would get now, in the order of the question.
 
         Args:
             size: Sizes as kernelspecs' names end, such as ``gpu-0.25``; at most 64.
             kernel: A running kernel, whose new size each would be.
             replaces: A kernel that would end for the new one.
+            models: The GPU models that a new kernel takes, the preferred one first, such as ``H200,A100``.
         """
-        return self._portal.run(self._exchange.send(operations.dry_runs(size, kernel, replaces)))
+        return self._portal.run(self._exchange.send(operations.dry_runs(size, kernel, replaces, models)))
 
     def kernels(self) -> list[Kernel]:
         """Return the kernels that the requester may see, and all remembered ones that ended."""

@@ -15,12 +15,14 @@ from jupyter_aliquot.gateway.scheduling.dry_run import LARGEST, DryRun
 from jupyter_aliquot.gateway.scheduling.dry_run_service import DryRunService
 from jupyter_aliquot.gateway.scheduling.resize import ResizeRequest
 from jupyter_aliquot.gateway.sizes.grammar import parse_size, size_suffix
+from jupyter_aliquot.gateway.sizes.wish import Wish, read_models
 from jupyter_aliquot.provisioner.errors import RequestError, SizeNameError
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request, WorkloadClass
 
 from .kernels import OneKernelHandler, told_as_http
 
-_NAMES = ("gpus", "memory", "priority", "kernel", "replaces")
+_SIZE = ("gpus", "memory", "priority")
+_NEW_OR_OLD = ("kernel", "replaces", "models")
 # The most sizes in one request: each costs a plan of the whole queue.
 _MOST_SIZES = 64
 _SIZE_MARK = "gpu-"
@@ -31,23 +33,28 @@ _MOST_GIB = 99_999  # what size_names.PATTERN reads
 class _DryRunHandlerBase(OneKernelHandler):
     """The part that requests for one size and for several sizes share."""
 
-    async def dry_runs_of(
-        self, resizes: Sequence[ResizeRequest], kernel_id: str | None, replaces: str | None
-    ) -> list[DryRun]:
+    async def dry_runs_of(self, resizes: Sequence[ResizeRequest], asked: Mapping[str, str]) -> list[DryRun]:
         """Return one dry run for each requested size. Raises HTTPError."""
+        kernel_id, replaces = asked.get("kernel"), asked.get("replaces")
         if kernel_id is not None and replaces is not None:
             raise HTTPError(
                 400,
                 "Requested kernel and replaces, but a dry run takes one of them. Use kernel for a change "
                 "of it, or replaces for a kernel that takes its place",
             )
+        if kernel_id is not None and "models" in asked:
+            raise HTTPError(
+                400, "Requested kernel and models, but a running kernel keeps its GPUs. Leave one of them out"
+            )
         with told_as_http():
+            wish = Wish(read_models(asked.get("models", ""), "models of the query"))
             if kernel_id is not None:
                 self.changes_of(kernel_id)
                 return await self._outlooks().of_kernel(self.requester, kernel_id, resizes)
             outlooks = self._outlooks()
             replaced = frozenset[str]() if replaces is None else self._replaced_with(replaces)
-            return await outlooks.of_new(self.requester, [_new_request(resize) for resize in resizes], replaced)
+            requests = [_new_request(resize) for resize in resizes]
+            return await outlooks.of_new(self.requester, requests, replaced, wish)
 
     def _replaced_with(self, kernel_id: str) -> frozenset[str]:
         """Return the kernels that end for a new one in the place of this one. Raises HTTPError 404."""
@@ -57,10 +64,6 @@ class _DryRunHandlerBase(OneKernelHandler):
             # A notebook ends no other user's kernel, not even an administrator's: its room stays taken.
             return frozenset()
         return manager.replacements.replaced_with(kernel_id)
-
-    def asked(self) -> dict[str, str]:
-        """Return the query's arguments. Raises HTTPError 400."""
-        return self.asked_once(_NAMES)
 
     def asked_once(self, names: Sequence[str]) -> dict[str, str]:
         """Return those of the named arguments that the query has.
@@ -91,11 +94,10 @@ class DryRunHandler(_DryRunHandlerBase):
     @authenticated
     @authorized
     async def get(self) -> None:
-        asked = wanted(self.asked())
-        kernel_id, replaces = asked.pop("kernel", None), asked.pop("replaces", None)
+        asked, size = self.asked_once(_NEW_OR_OLD), wanted(self.asked_once(_SIZE))
         with told_as_http():
-            resize = read_resize_request(asked, LARGEST, "the query")
-        (found,) = await self.dry_runs_of([resize], kernel_id, replaces)
+            resize = read_resize_request(size, LARGEST, "the query")
+        (found,) = await self.dry_runs_of([resize], asked)
         self.answer(dry_run_report(found))
 
 
@@ -108,15 +110,15 @@ class DryRunsHandler(_DryRunHandlerBase):
         asked, sizes = self.asked_of_sizes()
         with told_as_http():
             resizes = [_resize_of(size) for size in sizes]
-        found = await self.dry_runs_of(resizes, asked.get("kernel"), asked.get("replaces"))
+        found = await self.dry_runs_of(resizes, asked)
         self.answer({"dry_runs": [dry_run_report(one) for one in found]})
 
     def asked_of_sizes(self) -> tuple[dict[str, str], list[str]]:
-        """Return the query: the kernel, if it names one, and the sizes. Raises HTTPError 400."""
+        """Return the query: what is not a size, and the sizes. Raises HTTPError 400."""
         sizes = self.get_query_arguments("size")
         if not 1 <= len(sizes) <= _MOST_SIZES:
             raise HTTPError(400, f"Requested {len(sizes)} sizes. Request 1 to {_MOST_SIZES}, such as size=gpu-0.25")
-        return self.asked_once(("kernel", "replaces")), sizes
+        return self.asked_once(_NEW_OR_OLD), sizes
 
 
 def wanted(query: Mapping[str, str]) -> dict[str, Any]:

@@ -138,6 +138,7 @@ def read_device(device: DeviceStatus) -> Device:
         kept_memory=Bytes(device.reserved_kept_bytes),
         kernels=device.reserved_kernels,
         context=Bytes(device.context_bytes),
+        domain=device.domain,
     )
 
 

@@ -34,6 +34,7 @@ from jupyter_aliquot.provisioner.resources import Request, WorkloadClass
 _MILLI = DEVICE // WHOLE  # thousandths of a device in one hundredth
 # Of several nodes' refusals, the first of these counts: what waiting helps comes first.
 _GRAVITY = {BAD_REQUEST: 0, NO_ROOM: 1, DEVICE_LOST: 2}
+_APART = Refusal(NO_ROOM, "Requested devices of one NVLink or PCIe domain, but those with room are in several. Queued")
 _NO_DEVICES = Refusal(DEVICE_LOST, "Requested a part of a device of a node that is not known any more. Plan again")
 
 
@@ -41,7 +42,7 @@ _NO_DEVICES = Refusal(DEVICE_LOST, "Requested a part of a device of a node that 
 class CapacityDevice:
     """The facts of a device that do not change while a plan is made. ``node`` is empty on the gateway's own.
 
-    ``is_shut``: it is cordoned, and takes no new kernel.
+    ``is_shut``: it is cordoned, and takes no new kernel. ``domain``: of NVLink or PCIe on its node.
     """
 
     uuid: str
@@ -52,6 +53,7 @@ class CapacityDevice:
     node: str = ""
     is_shut: bool = False
     name: str = ""
+    domain: int | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,8 @@ class NodeRoom:
 
 # The key of a node among others, and the parts that it has for a request, or why it has none.
 Placement = tuple[Score, "tuple[Part, ...] | Refusal"]
+# A request, how its memory may leave its devices, and whether these are in one domain.
+Size = tuple[Request, str, bool]
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,7 @@ class Capacity:
     node_order: NodeOrder = NodeOrder.BEST_FIT
     usual: Fragmentation | None = None
     # Placements that were found, by node and size, and variants of this capacity: a plan asks for the same often.
-    _placed: dict[str, dict[tuple[Request, str], Placement]] = field(init=False, default_factory=dict, compare=False)
+    _placed: dict[str, dict[Size, Placement]] = field(init=False, default_factory=dict, compare=False)
     _variants: dict[object, Capacity] = field(init=False, default_factory=dict, compare=False)
 
     def under(self, overcommit: float) -> Capacity:
@@ -126,6 +130,15 @@ class Capacity:
         if uuids not in self._variants:
             self._variants[uuids] = replace(self, closed=self.closed | uuids)
         return self._variants[uuids]
+
+    def of_device(self, uuid: str) -> Capacity:
+        """Return the capacity with none but on this device, also where an earlier request waits for it."""
+        device = self._by_uuid[uuid]
+        room = self.nodes[device.node]
+        if room.rule.host_bytes is not None:  # what the others hold counts for the host's memory
+            return replace(self, closed=frozenset(one.uuid for one in self.devices if one.uuid != uuid))
+        reserved = {uuid: self.reserved[uuid]} if uuid in self.reserved else {}
+        return replace(self, devices=(device,), nodes={device.node: room}, reserved=reserved, closed=frozenset())
 
     def of_model(self, model: str) -> Capacity:
         """Return the capacity with none but on devices of this model; an empty one stands for all."""
@@ -153,7 +166,7 @@ class Capacity:
         return self.nodes.get(self.node_of(parts)) or NodeRoom()
 
     def place(
-        self, request: Request, held: Held | None = None, models: Sequence[str] = ()
+        self, request: Request, held: Held | None = None, models: Sequence[str] = (), *, is_together: bool = False
     ) -> tuple[Part, ...] | Refusal:
         """Return the parts for a request, or the reason why it does not fit.
 
@@ -161,11 +174,12 @@ class Capacity:
 
         A running kernel keeps its devices (*held*). A new one gets the node that ``node_order``
         says; by default that where it leaves the least, on its devices and then on the node, so
-        that whole ones stay free.
+        that whole ones stay free. Nodes where its devices are in one NVLink or PCIe domain come
+        first; with *is_together* no other one is taken.
         """
         size = (request.gpus.hundredths, request.memory_limit)
         if held is None:
-            places = (self.of_model(model)._place_anywhere(request) for model in models or ("",))
+            places = (self.of_model(model)._place_anywhere(request, is_together) for model in models or ("",))
             return _first_placed(list(places))
         capacity, node = self.give_back(held), self.node_of(held.parts)
         states, host = capacity._states_of(node, request.workload_class), capacity._host(node)
@@ -174,14 +188,14 @@ class Capacity:
             states = [state.for_owner(kept[state.uuid]) if state.uuid in kept else state for state in states]
         return resize(states, held.parts, *size, residency=request.residency, host=host)
 
-    def _place_anywhere(self, request: Request) -> tuple[Part, ...] | Refusal:
+    def _place_anywhere(self, request: Request, is_together: bool) -> tuple[Part, ...] | Refusal:
         found: list[tuple[bool, Score, int, tuple[Part, ...]]] = []
         refusals: list[Refusal] = []
-        size = (request, request.residency)
+        size = (request, request.residency, is_together)
         for place_of_node, (name, room) in enumerate(self.nodes.items()):
             known = self._placed.setdefault(name, {})
             if size not in known:
-                known[size] = self._place_on(name, request)
+                known[size] = self._place_on(name, request, is_together)
             key, placed = known[size]
             if isinstance(placed, Refusal):
                 refusals.append(placed)
@@ -191,16 +205,48 @@ class Capacity:
             return min(found)[-1]
         return min(refusals, key=lambda one: _GRAVITY.get(one.code, len(_GRAVITY)), default=_NO_DEVICES)
 
-    def _place_on(self, name: str, request: Request) -> Placement:
+    def _place_on(self, name: str, request: Request, is_together: bool) -> Placement:
         """Return the parts of a node for a request, or its refusal, and the node's key among others."""
-        size = (request.gpus.hundredths, request.memory_limit)
         states, room = self._states_of(name, request.workload_class), self.nodes[name]
         if room.is_shut or room.is_away:
             states = [_full(one) for one in states]
         elif self.shut:
             states = [_full(one) if one.uuid in self.shut else one for one in states]
-        placed = place(states, *size, residency=request.residency, host=self._host(name))
-        return ((), placed) if isinstance(placed, Refusal) else (self._key_of(states, placed), placed)
+        placed = self._place_in(name, states, request)
+        if isinstance(placed, Refusal):
+            return (), placed
+        domains = self._domains_of(name) if request.gpus.hundredths > WHOLE else ()
+        if len(domains) < 2:
+            return (0.0, *self._key_of(states, placed)), placed
+        together = self._place_together(name, states, request, domains)
+        if together is not None and _turns(states, together) > _turns(states, placed):
+            together = None  # to take turns costs more than the way between domains
+        if together is None and is_together:
+            return (), _APART
+        chosen = together or placed
+        return (float(together is None), *self._key_of(states, chosen)), chosen
+
+    def _place_in(self, name: str, states: Sequence[DeviceState], request: Request) -> tuple[Part, ...] | Refusal:
+        size = (request.gpus.hundredths, request.memory_limit)
+        return place(states, *size, residency=request.residency, host=self._host(name))
+
+    def _place_together(
+        self, name: str, states: Sequence[DeviceState], request: Request, domains: Sequence[frozenset[str]]
+    ) -> tuple[Part, ...] | None:
+        """Return the parts in the fullest domain that holds the request; None if none does."""
+        there = [[state for state in states if state.uuid in domain] for domain in domains]
+        for members in sorted(there, key=lambda found: (sum(one.free_hundredths for one in found), found[0].index)):
+            placed = self._place_in(name, members, request)
+            if not isinstance(placed, Refusal):
+                return placed
+        return None
+
+    def _domains_of(self, node: str) -> Sequence[frozenset[str]]:
+        """Return the devices of each NVLink or PCIe domain of a node."""
+        found: dict[int | None, set[str]] = {}
+        for device in self._by_node.get(node, ()):
+            found.setdefault(device.domain, set()).add(device.uuid)
+        return [frozenset(uuids) for uuids in found.values()]
 
     def _key_of(self, states: Sequence[DeviceState], placed: Iterable[Part]) -> Score:
         taken = {part.uuid: part.hundredths for part in placed}
@@ -215,14 +261,15 @@ class Capacity:
         return resize(states, parts, *size, residency=request.residency, host=self._host(node))
 
     def place_alone(
-        self, request: Request, held: Held | None = None, models: Sequence[str] = ()
+        self, request: Request, held: Held | None = None, models: Sequence[str] = (), *, is_together: bool = False
     ) -> tuple[Part, ...] | Refusal:
         """Return the request's parts on an empty node, or the reason why it does not fit.
 
         ``held``: the parts of a running kernel, which stays there.
         """
         empty = self.emptied()
-        return (empty if held is None else empty.take(held.parts, held.workload_class)).place(request, held, models)
+        empty = empty if held is None else empty.take(held.parts, held.workload_class)
+        return empty.place(request, held, models, is_together=is_together)
 
     def refusal_of_pages(self, request: Request, held: Held | None, models: Sequence[str]) -> Refusal | None:
         """Return why the host memory of no empty node can ever hold the pages that the devices lack.
@@ -369,6 +416,12 @@ class Capacity:
 def _first_placed(found: Sequence[tuple[Part, ...] | Refusal]) -> tuple[Part, ...] | Refusal:
     """Return the first of these placements that is none of the refusals; else the first refusal."""
     return next((one for one in found if not isinstance(one, Refusal)), found[0])
+
+
+def _turns(states: Iterable[DeviceState], parts: Sequence[Part]) -> int:
+    """Return on how many devices a kernel with these parts would take turns with others."""
+    backed = {state.uuid: state.backed for state in states}
+    return sum(part.hundredths > backed[part.uuid][0] or part.reserved_bytes > backed[part.uuid][1] for part in parts)
 
 
 def _full(state: DeviceState) -> DeviceState:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from jupyter_aliquot.gateway.sizes.wish import NO_WISH, Wish
 from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 from jupyter_aliquot.provisioner.errors import AliquotError, DeviceLostError, GrantError, LimitError, NeverFitsError
@@ -18,9 +19,10 @@ from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request
 
 from .capacity import Held
 from .checks import check_request
+from .foreseeing.ends import carried_out
 from .ledger import KernelRef, LedgerSnapshot
 from .memory_sharing import MemorySharing, memory_sharing
-from .planner import Pending, Plan, carried_out, plan
+from .planner import Pending, Plan, plan
 from .quotas import GpuCaps
 from .resize import held_of
 from .wait_reason import WaitReason, agent_unavailable
@@ -69,7 +71,7 @@ class Candidate:
 
     ``before``: the grant of a running kernel. ``refusal``: why its owner may not have this class.
     ``is_queued``: whether it may wait here; a kernel that another program started may not.
-    ``replaces``: the kernels that its start replaces.
+    ``replaces``: the kernels that its start replaces. ``wish``: its GPU models.
     """
 
     owner: str
@@ -79,6 +81,7 @@ class Candidate:
     is_queued: bool = True
     teams: frozenset[str] = frozenset()
     replaces: frozenset[str] = frozenset()
+    wish: Wish = NO_WISH
 
     @property
     def held(self) -> Held | None:
@@ -109,7 +112,7 @@ def dry_run(state: QueueState, candidate: Candidate, now: float) -> DryRun:
     gone = {one.kernel_id for one in state.pending if one.kernel_id in candidate.replaces and one.held is None}
     gone |= set() if before is None else {before.kernel_id}
     others = [one for one in state.pending if one.kernel_id not in gone]
-    alone = state.ledger.capacity().place_alone(request, candidate.held)
+    alone = state.ledger.capacity().place_alone(request, candidate.held, candidate.wish.models)
     quota = _quota(alone) if isinstance(alone, tuple) else None
     if candidate.refusal is not None:
         return DryRun(request, Outcome.NEVER, f"not allowed: {_clause(candidate.refusal)}", quota_bytes=quota)
@@ -131,7 +134,8 @@ def _check(state: QueueState, candidate: Candidate, others: Sequence[Pending]) -
     """
     request = candidate.request
     caps = state.caps if candidate.is_queued else GpuCaps()
-    requester = KernelRef(_CANDIDATE, candidate.owner, teams=candidate.teams, replaces=candidate.replaces)
+    asked = {"teams": candidate.teams, "replaces": candidate.replaces, "wish": candidate.wish}
+    requester = KernelRef(_CANDIDATE, candidate.owner, **asked)
     check_request(state.ledger, others, caps, requester, request, candidate.before)
     if request.gpus > state.largest:
         raise NeverFitsError(
@@ -167,6 +171,7 @@ def _pending(candidate: Candidate, now: float) -> Pending:
         held=candidate.held,
         teams=candidate.teams,
         replaces=candidate.replaces,
+        wish=candidate.wish,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Protocol
 from jupyter_aliquot.gateway.auth.class_policy import ClassPolicy
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.sizes.wish import NO_WISH, Wish
 from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 from jupyter_aliquot.provisioner.errors import AliquotError
 from jupyter_aliquot.provisioner.grants.codec import read_request
@@ -66,10 +67,12 @@ class DryRunService:
         self._rules = rules
         self._clock = clock
 
-    async def of_new(self, requester: User, requests: Sequence[Request], replaces: frozenset[str]) -> list[DryRun]:
+    async def of_new(
+        self, requester: User, requests: Sequence[Request], replaces: frozenset[str], wish: Wish = NO_WISH
+    ) -> list[DryRun]:
         """Try each request as a kernel that starts now.
 
-        ``replaces``: the kernels that end for the new one.
+        ``replaces``: the kernels that end for the new one. ``wish``: the GPU models that it takes.
         """
         state = await self._state()
         now, found = self._clock.now(), []
@@ -77,7 +80,7 @@ class DryRunService:
             asked = replace(request, residency=self._rules.residency_of(request))
             refusal = self._class_refusal(requester, asked, None)
             refusal = refusal or self._budget_refusal(requester.name, requester.teams, asked, None)
-            candidate = Candidate(requester.name, asked, refusal=refusal, teams=requester.teams, replaces=replaces)
+            candidate = Candidate(requester.name, asked, None, refusal, True, requester.teams, replaces, wish)
             found.append(dry_run(state, candidate, now))
         return found
 

@@ -71,6 +71,7 @@ class Device:
     # How many kernels have a part of it, and what a context takes.
     kernels: int = 0
     context: Bytes = field(default=Bytes(0))
+    domain: int | None = None  # of NVLink or PCIe; None where it is not known
 
     @cached_property
     def all_reserved(self) -> Reserved:
@@ -307,10 +308,18 @@ class LedgerSnapshot:
         named = [("" if node is self.node else node.name, node) for node in self.nodes]
         devices = tuple(
             CapacityDevice(
-                d.uuid, d.index, int(d.memory), d.is_lost, int(d.context), name, d.uuid in self.cordons, d.name
+                device.uuid,
+                device.index,
+                int(device.memory),
+                device.is_lost,
+                int(device.context),
+                name,
+                device.uuid in self.cordons,
+                device.name,
+                device.domain,
             )
             for name, node in named
-            for d in node.devices
+            for device in node.devices
         )
         rooms = {name: self._room(node) for name, node in named}
         reserved = {device.uuid: device.all_reserved for _, node in named for device in node.devices}

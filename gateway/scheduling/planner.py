@@ -13,11 +13,11 @@ counts on its capacity. An evicted kernel returns to its devices.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from jupyter_aliquot.gateway.sizes.wish import NO_WISH, Wish
-from jupyter_aliquot.gpu_hook.placement.placement import BAD_REQUEST, DEVICE_LOST, Part, Refusal
+from jupyter_aliquot.gpu_hook.placement.placement import BAD_REQUEST, DEVICE_LOST, WHOLE, Part, Refusal
 from jupyter_aliquot.provisioner.errors import (
     AliquotError,
     DeviceLostError,
@@ -35,10 +35,10 @@ from .lending.reclaim import Evict, Kind, State, reclaim
 from .lending.team_quotas import Claimant, Shortage, TeamQuotas, ranked
 from .queue_policy import by_policy
 from .resize import check_devices, needs_capacity
-from .wait_reason import WaitReason, cordoned, evicted, evicting, lacking, replaced_kernel, team_quota
+from .wait_reason import WaitReason, apart, cordoned, evicted, evicting, lacking, replaced_kernel, team_quota
 
-# A request, how its memory may leave its devices, and its models.
-Size = tuple[Request, str, tuple[str, ...]]
+# A request, how its memory may leave its devices, its models, and whether its devices are to be in one domain.
+Size = tuple[Request, str, tuple[str, ...], bool]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ class Pending:
 
     It waits until ``deadline``; without one, for ever.
 
-    ``held`` are the parts of a running kernel that is to change its size.
+    ``held`` are the parts of a running kernel that is to change its size. A plan sets ``is_together`` while the
+    request waits for devices of one NVLink or PCIe domain.
     """
 
     kernel_id: str
@@ -65,6 +66,7 @@ class Pending:
     # The parts of an evicted kernel, which waits to return to them.
     returns_to: Held | None = None
     wish: Wish = NO_WISH
+    is_together: bool = False
 
     @property
     def devices(self) -> Held | None:
@@ -74,12 +76,13 @@ class Pending:
     @property
     def claimant(self) -> Claimant:
         """The request as quotas look at it."""
-        return Claimant(self.owner, self.teams, self.request, self.held, self.returns_to, self.wish.models)
+        models = self.wish.models
+        return Claimant(self.owner, self.teams, self.request, self.held, self.returns_to, models, self.is_together)
 
     @property
     def size(self) -> Size:
         """The size, for which a plan finds one answer: what two requests have to share to be alike."""
-        return self.request, self.request.residency, self.wish.models
+        return self.request, self.request.residency, self.wish.models, self.is_together
 
     @property
     def more(self) -> int:
@@ -189,6 +192,7 @@ class Serving:
         # Requests that get nothing because the node is cordoned.
         self.kept_off: set[str] = set()
         self._now = now
+        self.locality_seconds = 0.0 if snapshot.quotas is None else snapshot.quotas.locality_seconds
         # Requests for which no kernel can leave, and whether kernels delay those ahead, of this plan so far.
         self._irreclaimable: set[tuple[object, Size, Held | None]] = set()
         self._harmless: dict[object, bool] = {}
@@ -196,6 +200,8 @@ class Serving:
         # Refusals of this plan. They hold for later requests of the same size: capacity only shrinks.
         self._refused: dict[Size, Refusal] = {}
         self._found_never: dict[Size, AliquotError | None] = {}
+        # Whether a domain of an empty node holds a request of these models.
+        self._together: dict[tuple[Request, tuple[str, ...]], bool] = {}
         self._has_backfilled = any(one.is_backfilled for one in snapshot.unsettled.values())
         # Requests ahead that lack room on devices. None of them starts later for a later request.
         self._ahead: list[Pending] = []
@@ -203,6 +209,7 @@ class Serving:
 
     def serve(self, entry: Pending) -> None:
         """Decide about the next request."""
+        entry = self._located(entry)
         error = self._refusal(entry)
         if error is not None:
             self.refusals.append(Refuse(entry.kernel_id, error))
@@ -224,6 +231,23 @@ class Serving:
             self.refusals.append(Refuse(entry.kernel_id, self._waited_too_long(entry, why)))
         else:
             self._block(entry, placed)
+
+    def _located(self, entry: Pending) -> Pending:
+        """Return the request with whether it waits for devices of one NVLink or PCIe domain.
+
+        It does for a while, where one can hold it at all; then any devices will do. A clock that went
+        back counts as no waiting.
+        """
+        waits = entry.devices is None and max(0.0, self._now - entry.since) < self.locality_seconds
+        is_together = waits and entry.request.gpus.hundredths > WHOLE and self._has_domain_for(entry)
+        return entry if entry.is_together == is_together else replace(entry, is_together=is_together)
+
+    def _has_domain_for(self, entry: Pending) -> bool:
+        size = (entry.request, entry.wish.models)
+        if size not in self._together:
+            alone = self.snapshot.capacity().place_alone(entry.request, models=entry.wish.models, is_together=True)
+            self._together[size] = isinstance(alone, tuple)
+        return self._together[size]
 
     def _only_shrinks(self, entry: Pending) -> bool:
         """Return whether it is a change of size that takes no more of any device."""
@@ -310,7 +334,7 @@ class Serving:
         return True if can_leave else None
 
     def _delays_none(self, entry: Pending, placed: tuple[Part, ...], ahead: Sequence[Pending]) -> bool:
-        requests = tuple(dict.fromkeys((one.request, one.wish.models) for one in ahead))
+        requests = tuple(dict.fromkeys((one.request, one.wish.models, one.is_together) for one in ahead))
         key = (entry.request, placed, requests)
         if key not in self._harmless:
             found = is_harmless(self.snapshot, self.capacity, placed, _class_of(entry), requests)
@@ -360,6 +384,8 @@ class Serving:
         key = (entry.owner if team is None else (team,), entry.size, entry.devices)
         if key in self._irreclaimable or (self.quotas is None and not self._has_backfilled):
             return False
+        if entry.is_together and isinstance(self._place(replace(entry, is_together=False)), tuple):
+            return False  # it waits for devices of one domain alone, and no kernel leaves for that
         taken = frozenset(one.kernel_id for one in self.evictions)
         state = State(self.snapshot, self.capacity, self._quotas_for(entry), self._now, taken, self._kinds)
         found = reclaim(state, entry.kernel_id, entry.claimant, entry.since)
@@ -408,56 +434,6 @@ def serve(snapshot: LedgerSnapshot, order: Iterable[Pending], now: float) -> Ser
 
 def _class_of(entry: Pending) -> WorkloadClass:
     return entry.request.workload_class
-
-
-# Bounds of the forecast, which is made anew each second: so many requests, and twice so many ends.
-_MOST_FORESEEN = 16
-
-
-def expected_starts(
-    snapshot: LedgerSnapshot, pending: Sequence[Pending], ends: Mapping[str, float], now: float
-) -> dict[str, float]:
-    """Return the first moment at which each request fits, by kernel id.
-
-    The forecast plans again at each end of a kernel and at each deadline of a request. *ends* are
-    the ends of kernels that hold a grant; an end before *now* counts as now. Requests that fit at
-    no such moment are left out, and those behind the first 16 of the queue.
-    """
-    found: dict[str, float] = {}
-    left = queue_order(snapshot, pending, now)[:_MOST_FORESEEN]
-    for one in left:
-        ends = {**ends, **dict.fromkeys(one.replaces if one.is_preempting else (), now)}
-    known = {kernel_id: max(now, at) for kernel_id, at in ends.items() if kernel_id in snapshot.holdings}
-    patience = {one.deadline for one in left if one.deadline is not None and one.deadline > now}
-    for moment in sorted({now, *known.values(), *patience})[: 2 * _MOST_FORESEEN]:
-        gone = [kernel_id for kernel_id, at in known.items() if at == moment]
-        snapshot, left = _ended(snapshot, gone), [one for one in left if one.kernel_id not in gone]
-        is_settled = False
-        while left and not is_settled:
-            served = serve(snapshot, queue_order(snapshot, left, moment), moment)
-            found |= {admit.kernel_id: moment for admit in served.admissions}
-            snapshot = carried_out(snapshot, left, served)
-            left, is_settled = list(served.blocked), not served.preempting
-    return found
-
-
-def carried_out(snapshot: LedgerSnapshot, pending: Sequence[Pending], planned: Plan | Serving) -> LedgerSnapshot:
-    """Return the ledger once the admitted kernels hold their parts, and replaced ones have ended.
-
-    The replaced kernels of a preempting request are told to end, and it starts when they have.
-    """
-    requests = {one.kernel_id: one for one in pending}
-    for admit in planned.admissions:
-        snapshot = snapshot.with_parts(admit.kernel_id, requests[admit.kernel_id].request, admit.parts)
-    for kernel_id in planned.preempting:
-        snapshot = _ended(snapshot, requests[kernel_id].replaces)
-    return snapshot
-
-
-def _ended(snapshot: LedgerSnapshot, kernel_ids: Iterable[str]) -> LedgerSnapshot:
-    for kernel_id in kernel_ids:
-        snapshot = snapshot.without(kernel_id)
-    return snapshot
 
 
 def queue_order(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> list[Pending]:
@@ -581,11 +557,21 @@ class _Reasons:
             return team_quota(entry.request, self._served.shortages[entry.kernel_id].clause)
         if entry.returns_to is not None:
             return evicted(entry.request)
+        if entry.is_together and self._fits_apart(entry):
+            return apart(entry.request, self._served.locality_seconds)
         overcommit = self._served.overcommit_of(entry)
         size = (entry.size, entry.held, overcommit)
         if size not in self._found:
             self._found[size] = lacking(self._capacity.under(overcommit), entry.request, entry.held, entry.wish)
         return self._found[size]
+
+    def _fits_apart(self, entry: Pending) -> bool:
+        capacity = replace(self._capacity, closed=frozenset()).under(self._served.overcommit_of(entry))
+        is_placed = [
+            isinstance(capacity.place(entry.request, models=entry.wish.models, is_together=one), tuple)
+            for one in (True, False)
+        ]
+        return is_placed == [False, True]
 
 
 def _cordon_reason(served: Serving, entry: Pending) -> WaitReason:

@@ -28,6 +28,7 @@ class WaitCode(str, Enum):
     GPU_MEMORY = "gpu_memory"
     HOST_MEMORY = "host_memory"
     REPLACED_KERNEL = "replaced_kernel"  # it gets the room of a kernel that has not ended yet
+    LOCALITY = "locality"  # enough is free, but not in one NVLink or PCIe domain
     TEAM_QUOTA = "team_quota"  # its team may take no more now
     EVICTING = "evicting"  # kernels leave their GPU for it
     EVICTED = "evicted"  # it runs, left its GPU for another request, and waits to return
@@ -77,7 +78,7 @@ class WaitReason:
             return f"Needs {self._needed()}; kernels that have it on loan are leaving their GPU"
         if self.code is WaitCode.EVICTED:
             return f"Evicted; needs {self._needed()} on its own device again"
-        if self.code in (WaitCode.TEAM_QUOTA, WaitCode.CORDONED):
+        if self.code in (WaitCode.TEAM_QUOTA, WaitCode.CORDONED, WaitCode.LOCALITY):
             return f"Needs {self._needed()}; {self.detail}"
         if self.code is WaitCode.AGENT_UNAVAILABLE:
             return f"The node agent does not answer: {self.detail}. The gateway tries again"
@@ -150,6 +151,12 @@ def agent_unavailable(request: Request, detail: str) -> WaitReason:
 def team_quota(request: Request, detail: str) -> WaitReason:
     """The reason of a request whose team may take no more now."""
     return replace(_asked(WaitCode.TEAM_QUOTA, request), detail=detail)
+
+
+def apart(request: Request, seconds: float) -> WaitReason:
+    """The reason of a request that would fit, and waits for devices of one domain for so long."""
+    detail = f"enough is free, but not in one NVLink or PCIe domain, for which it waits {seconds:g} s"
+    return replace(_asked(WaitCode.LOCALITY, request), detail=detail)
 
 
 def cordoned(request: Request, detail: str) -> WaitReason:

@@ -41,7 +41,7 @@ NO_WISH = Wish()
 
 def read_wish(env: Mapping[str, str]) -> Wish:
     """Return the wish in these variables of a request. Raises RequestError for one that is not valid."""
-    return Wish(_models(env.get(MODELS, "")), _seconds(env.get(SECONDS, "")))
+    return Wish(read_models(env.get(MODELS, ""), f"{MODELS} of the request"), _seconds(env.get(SECONDS, "")))
 
 
 def wish_arguments(wish: Wish) -> dict[str, Any]:
@@ -62,12 +62,12 @@ def is_of_model(device_name: str, model: str) -> bool:
     return model.casefold() in device_name.casefold()
 
 
-def _models(text: str) -> tuple[str, ...]:
+def read_models(text: str, name: str) -> tuple[str, ...]:
+    """Return the models of a text with commas between. *name* is its name in the RequestError."""
     models = tuple(part.strip() for part in text.split(",") if part.strip())
     if len(models) > MOST_MODELS or not all(map(_MODEL.fullmatch, models)):
         raise RequestError(
-            f"{MODELS} of the request is {text[:100]!r}. Name 1 to {MOST_MODELS} GPU models, the preferred one first, "
-            "such as H200,A100"
+            f"{name} is {text[:100]!r}. Name 1 to {MOST_MODELS} GPU models, the preferred one first, such as H200,A100"
         )
     return tuple(dict.fromkeys(models))
 

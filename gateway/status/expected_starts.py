@@ -25,8 +25,9 @@ from jupyter_aliquot.gateway.planning.forecast import (
 )
 from jupyter_aliquot.gateway.planning.jobs import DEVICE
 from jupyter_aliquot.gateway.reports.kernel import PredictedStart
+from jupyter_aliquot.gateway.scheduling.foreseeing.ends import expected_starts
 from jupyter_aliquot.gateway.scheduling.ledger import Holding, LedgerSnapshot
-from jupyter_aliquot.gateway.scheduling.planner import Pending, expected_starts
+from jupyter_aliquot.gateway.scheduling.planner import Pending
 from jupyter_aliquot.gateway.scheduling.queue import Prediction, QueueEntry
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 from jupyter_aliquot.gateway.scheduling.wait_reason import WaitCode

@@ -25,6 +25,7 @@ _NAMES = MappingProxyType(
         "order": "queue.order",
         "node_order": "queue.placement",
         "usage_half_life": "queue.usageHalfLife",
+        "locality_seconds": "queue.localityWait",
     }
 )
 

@@ -14,7 +14,7 @@ from .values import ANY_MODEL, BORROWERS, ENDED, NOTHING, QUEUE_ORDERS, Amounts,
 from .yaml_nodes import Problem, Problems, Value, read_yaml
 
 _FILE = ("organization", "queue", "defaults", "teams", "budgets")
-_QUEUE = ("order", "backfill", "placement", "usageHalfLife")
+_QUEUE = ("order", "backfill", "placement", "usageHalfLife", "localityWait")
 _POLICY = ("overQuotaWeight", "reclaimMinRuntime", "mayBeEnded", "borrowingPriority", "overcommit")
 _MEMBERS = ("parent", "users", "groups", "formerNames")
 TEAM_KEYS = (*_MEMBERS, "nominalQuota", "borrowingLimit", "lendingLimit", *_POLICY)
@@ -56,6 +56,7 @@ def _read(document: Value) -> Quotas:
     placement = queue["placement"].choice([one.value for one in NodeOrder]) if "placement" in queue else None
     half_life = queue["usageHalfLife"].seconds() if "usageHalfLife" in queue else None
     default = _policy(Team(""), top["defaults"].fields(_POLICY)) if "defaults" in top else Team("")
+    locality = queue["localityWait"].seconds() if "localityWait" in queue else None
     teams = {}
     for name, line, value in top["teams"].entries() if "teams" in top else ():
         teams[name] = _team(default, name, line, value)
@@ -69,6 +70,7 @@ def _read(document: Value) -> Quotas:
         NodeOrder(placement or NodeOrder.BEST_FIT),
         half_life or None,
         budgets,
+        locality or 0.0,
     )
 
 

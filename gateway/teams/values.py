@@ -75,6 +75,7 @@ class Quotas:
     """The whole file: the organization, its teams in the file's order, the queue and the budgets.
 
     ``usage_half_life``: seconds after which half of a team's use over quota is forgotten; None: at once.
+    ``locality_seconds``: how long a request waits for devices of one NVLink or PCIe domain.
     """
 
     organization: str = ""
@@ -84,6 +85,7 @@ class Quotas:
     node_order: NodeOrder = NodeOrder.BEST_FIT
     usage_half_life: float | None = None
     budgets: Budgets = NO_BUDGETS
+    locality_seconds: float = 0.0
 
     @cached_property
     def lowers_overcommit(self) -> bool:

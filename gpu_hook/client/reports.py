@@ -109,6 +109,7 @@ class DeviceStatus:
     # The driver's settings: default, exclusive or prohibited; empty and None: not told.
     compute_mode: str = ""
     persistent: bool | None = None
+    domain: int | None = None  # of NVLink or PCIe, as a number; None where it is not known
     holder: str = ""  # the pod that holds it for Aliquot, as NAMESPACE/NAME; empty: none does
 
 

@@ -21,8 +21,8 @@ from jupyter_aliquot.provisioner.resources import Request, WorkloadClass
 # The futures of a device are the sets of its kernels that have ended. Above so many kernels they are
 # not all looked at, and no request passes there.
 _MOST_KERNELS = 6
-# A request, and the models that it takes.
-Asked = tuple[Request, tuple[str, ...]]
+# A request, the models that it takes, and whether its devices are to be in one domain.
+Asked = tuple[Request, tuple[str, ...], bool]
 
 
 def is_harmless(
@@ -43,12 +43,12 @@ def is_harmless(
         return False  # all devices share the host's memory for copies
     for part in parts:
         residents = _residents(snapshot, capacity, part.uuid)
-        if residents is None or any(request.gpus.hundredths > WHOLE for request, _ in ahead):
+        if residents is None or any(request.gpus.hundredths > WHOLE for request, _, _ in ahead):
             return False
-        alone = replace(capacity, closed=frozenset(one.uuid for one in capacity.devices if one.uuid != part.uuid))
+        alone = capacity.of_device(part.uuid)
         for future in _futures(alone, residents):
             taken = future.take((part,), workload_class)
-            if any(_fits(future, asked) and not _fits(taken, asked) for asked in ahead):
+            if any(_is_delayed(future, taken, asked) for asked in ahead):
                 return False
     return True
 
@@ -86,6 +86,11 @@ def _futures(capacity: Capacity, residents: Sequence[Held]) -> Iterator[Capacity
             yield future
 
 
-def _fits(capacity: Capacity, asked: Asked) -> bool:
-    request, models = asked
-    return isinstance(capacity.place(request, models=models), tuple)
+def _is_delayed(before: Capacity, after: Capacity, asked: Asked) -> bool:
+    """Return whether a request fits the one capacity and not the other, in one domain or anywhere."""
+    request, models, is_together = asked
+    return any(
+        isinstance(before.place(request, models=models, is_together=one), tuple)
+        and not isinstance(after.place(request, models=models, is_together=one), tuple)
+        for one in {False, is_together}
+    )

@@ -26,7 +26,7 @@ class Claimant:
     """The side of a request that quotas look at: its owner, its size, and what it holds already.
 
     ``returns_to`` are the parts of an evicted kernel, which it gets again or none. ``models`` are those that it takes,
-    the preferred one first; empty: any.
+    the preferred one first; empty: any. ``is_together``: its devices are to be in one NVLink or PCIe domain.
     """
 
     owner: str
@@ -35,6 +35,7 @@ class Claimant:
     held: Held | None = None
     returns_to: Held | None = None
     models: tuple[str, ...] = ()
+    is_together: bool = False
 
     @property
     def more(self) -> int:
@@ -50,7 +51,7 @@ class Claimant:
     def place(self, capacity: Capacity) -> tuple[Part, ...] | Refusal:
         """Return its parts, or the reason why it does not fit."""
         if self.returns_to is None:
-            return capacity.place(self.request, self.held, self.models)
+            return capacity.place(self.request, self.held, self.models, is_together=self.is_together)
         return capacity.place_back(self.request, self.returns_to.parts)
 
 

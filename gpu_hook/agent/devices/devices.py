@@ -51,6 +51,7 @@ class DeviceReading:
     driver_version: str = ""
     compute_mode: str = ""
     is_persistent: bool | None = None
+    domain: int | None = None  # the number of its NVLink or PCIe domain; None: not known
 
 
 class DeviceSource(Protocol):

@@ -23,6 +23,7 @@ from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
 from jupyter_aliquot.gpu_hook.paths import Driver
 
 from .devices import DeviceReading, DriverError
+from .links import domains
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +70,8 @@ class NvmlSource:
             raise DriverError(f"the {name} ({driver.nvml.parent}) does not start: {found}") from error
         self._driver_version = _optional(lambda: _text(pynvml.nvmlSystemGetDriverVersion())) or ""
         self._handles: list[tuple[DeviceFacts, Any]] = []
+        # UUID to the number of its NVLink or PCIe domain.
+        self._domains: Mapping[str, int] = {}
         self._last_look: dict[str, float] = {}
         problem = self._find_absent() or "there is none"
         if not self._handles:
@@ -104,6 +107,9 @@ class NvmlSource:
             else:
                 self._handles.append(found)
         self._handles.sort(key=lambda handle: handle[0].index)
+        if len(self._domains) != len(self._handles):
+            numbers = domains([handle for _, handle in self._handles])
+            self._domains = {facts.uuid: number for (facts, _), number in zip(self._handles, numbers, strict=True)}
         for facts, _ in self._handles:
             self._last_look.setdefault(facts.uuid, time.time())
         return problem
@@ -132,6 +138,7 @@ class NvmlSource:
             driver_version=self._driver_version,
             compute_mode=_COMPUTE_MODES.get(_optional(lambda: int(pynvml.nvmlDeviceGetComputeMode(handle))), ""),
             is_persistent=_optional(lambda: bool(pynvml.nvmlDeviceGetPersistenceMode(handle))),
+            domain=self._domains.get(facts.uuid),
         )
 
     def _read_heat(self, handle: Any) -> tuple[int | None, float | None]:

@@ -64,6 +64,7 @@ def describe_devices(
                 "compute_mode": reading.compute_mode,
                 "persistent": reading.is_persistent,
                 "lost": ledger.is_lost(facts.uuid) or reading.is_lost,
+                "domain": reading.domain,
                 "compute_control": compute.describe_device(facts.uuid),
             }
         )

@@ -147,7 +147,7 @@ struct machine {
     _Atomic uint32_t has_waiters;
     uint64_t joinings; /* under the lock */
     _Atomic uint32_t limit_count; /* 0: a charge need not look at the limits */
-    uint32_t reserved;
+    uint32_t domain_devices; /* of each NVLink domain; 0: all devices are in one */
     struct limit limits[MACHINE_LIMITS];
     struct device devices[MACHINE_DEVICES];
     struct slot slots[MACHINE_SLOTS];

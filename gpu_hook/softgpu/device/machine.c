@@ -68,6 +68,7 @@ static int build_machine(struct machine *machine, const struct settings *setting
     machine->bytes = sizeof *machine;
     machine->device_count = settings->device_count;
     machine->sm_count = settings->sm_count;
+    machine->domain_devices = settings->domain_devices;
     machine->memory_bytes = settings->memory_bytes;
     machine->link_bytes_per_second = settings->link_bytes_per_second;
     machine->launch_nanoseconds = settings->launch_nanoseconds;

@@ -95,6 +95,17 @@ static int read_context(struct settings *settings, char *problem, size_t problem
     return read_number(&context, &settings->context_bytes, problem, problem_bytes);
 }
 
+/* How many devices, in order, have links to each other. */
+static int read_domain(struct settings *settings, char *problem, size_t problem_bytes)
+{
+    static const struct number domain = {PREFIX "DOMAIN", "a number of devices", 0, 0, MACHINE_DEVICES, 0};
+    uint64_t value;
+    if (read_number(&domain, &value, problem, problem_bytes))
+        return -1;
+    settings->domain_devices = (uint32_t)value;
+    return 0;
+}
+
 /* NULL for a variable that is empty or not there. */
 static const char *text_of(const char *name)
 {
@@ -130,7 +141,7 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
     settings->link_bytes_per_second = value * 1000000000ull;
     if (read_number(&launch, &settings->launch_nanoseconds, problem, problem_bytes))
         return -1;
-    if (read_sharing(settings, problem, problem_bytes))
+    if (read_sharing(settings, problem, problem_bytes) || read_domain(settings, problem, problem_bytes))
         return -1;
 
     if (read_number(&chunk, &value, problem, problem_bytes))

@@ -10,6 +10,7 @@ struct settings {
     char state_path[512];
     uint32_t device_count;
     uint32_t sm_count; /* of each device */
+    uint32_t domain_devices; /* of each NVLink domain; 0: all devices are in one */
     uint64_t memory_bytes; /* of each device */
     uint64_t link_bytes_per_second;
     uint64_t launch_nanoseconds; /* of a launch that names no duration of its own */

@@ -10,8 +10,9 @@ import pytest
 
 from jupyter_aliquot.gateway.culling.policy import Announcement
 from jupyter_aliquot.gateway.planning.forecast import Forecast
+from jupyter_aliquot.gateway.scheduling.foreseeing.ends import expected_starts
 from jupyter_aliquot.gateway.scheduling.ledger import Device, Holding, KernelRef, LedgerSnapshot, Node
-from jupyter_aliquot.gateway.scheduling.planner import Pending, expected_starts
+from jupyter_aliquot.gateway.scheduling.planner import Pending
 from jupyter_aliquot.gateway.scheduling.queue import Prediction, QueueEntry
 from jupyter_aliquot.gateway.scheduling.resize import held_of
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from jupyter_aliquot.gateway.scheduling.capacity import Held
+from jupyter_aliquot.gateway.scheduling.dry_run import Candidate, Outcome, QueueState, dry_run
 from jupyter_aliquot.gateway.scheduling.ledger import Device, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.planner import Pending, Plan, never_fits, plan
 from jupyter_aliquot.gateway.sizes.wish import Wish, read_wish, wish_arguments, wish_of
@@ -163,3 +164,17 @@ def test_a_wish_is_read_and_kept_for_the_next_gateway(env: dict[str, str], want:
 def test_a_wish_that_is_none_is_refused_by_its_variable(env: dict[str, str]) -> None:
     with pytest.raises(RequestError, match=next(iter(env))):
         read_wish(env)
+
+
+def test_the_dry_run_of_a_size_tries_the_models_of_the_request() -> None:
+    state = QueueState(a_node(("H200", 100), ("A100", 0), ("A100", 0)))
+
+    def told(hundredths: int, *models: str) -> tuple[Outcome, str]:
+        found = dry_run(state, Candidate("ann", Request(GpuShare(hundredths)), wish=Wish(models)), 0.0)
+        return found.outcome, found.message
+
+    assert told(100) == (Outcome.STARTS, "starts at once")
+    assert told(100, "H200") == (Outcome.QUEUED, "queued: needs 1 GPU of the model H200; none is free")
+    assert told(100, *EITHER) == (Outcome.STARTS, "starts at once")
+    assert told(200, "H200")[0] is Outcome.NEVER
+    assert told(100, "B200")[1].startswith("never fits: requested 1 GPU of the model B200, but no node has so many")

@@ -36,6 +36,7 @@ SAMPLES: dict[str, Any] = {
     "kernel": ["K"],
     "device": ["D"],
     "replaces": "R",
+    "models": "H200,A100",
     "size": ["gpu-0.5"],
     "messages": False,
     "session": "S",

@@ -165,6 +165,20 @@ async def test_several_sizes_are_told_in_one_answer_as_each_by_itself(ask: Ask, 
     assert check(answer, SEVERAL) == {"dry_runs": one_by_one}
 
 
+async def test_the_models_of_a_request_are_tried(ask: Ask, an_agent: FakeAgent) -> None:
+    an_agent.gives_room = True
+    await an_agent.start()
+    there = (await ask("ada", "GET", "aliquot/api/v1/status")).json["devices"][0]["name"]
+    assert (await outlook(ask, "alice", gpus=0.5, models=f"No Such,{there}"))["outcome"] == "starts"
+    other = await outlook(ask, "alice", gpus=0.5, models="No Such")
+    assert other["message"].startswith("never fits: requested 0.5 GPU of the model No Such, but no node has so many")
+    both = await ask("alice", "GET", SEVERAL, params=[("size", "gpu-0.5"), ("models", "No Such")])
+    assert [one["outcome"] for one in check(both, SEVERAL)["dry_runs"]] == ["never"]
+    for query, words in (({"models": ";"}, "models of the query is ';'"), ({"models": there, "kernel": "k"}, "keeps")):
+        refused = await ask("alice", "GET", PATH, params={"gpus": 0.5, **query})
+        assert (refused.status, words in refused.json["message"]) == (400, True)
+
+
 async def test_several_sizes_of_a_kernel_are_the_whole_of_what_it_would_have(ask: Ask, an_agent: FakeAgent) -> None:
     an_agent.kernels = [kernel("k1", "alice")]
     an_agent.devices = [device()]

@@ -45,6 +45,7 @@ class FakeSource:
                 busy={int(pid): seconds for pid, seconds in data.get("busy", {}).items()},
                 covered_seconds=1.0,
                 processes={int(pid): used for pid, used in data.get("processes", {}).items()},
+                domain=data["domains"][index] if "domains" in data else None,
             )
             for index in range(data["count"])
         )

@@ -7,6 +7,7 @@ import json
 import re
 
 import pynvml
+import pytest
 
 _START = """
 import pynvml as n
@@ -165,3 +166,19 @@ def test_field_values_succeed_with_each_field_unsupported(a_machine):
         + "say([v.nvmlReturn for v in n.nvmlDeviceGetFieldValues(h, [n.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, 1])])"
     )
     assert said == "[3, 3]"
+
+
+@pytest.mark.parametrize(("domain", "want"), [("0", "[0, 0, 0, 0]"), ("2", "[0, 0, 1, 1]"), ("3", "[0, 0, 0, 1]")])
+def test_devices_of_one_domain_have_nvlink_and_one_switch(make_machine, domain, want):
+    said = make_machine(DEVICES="4", DOMAIN=domain).run("""
+        import pynvml as n
+        from jupyter_aliquot.gpu_hook.agent.devices.links import domains
+        n.nvmlInit()
+        handles = [n.nvmlDeviceGetHandleByIndex(at) for at in range(4)]
+        say(domains(handles))
+        say(n.nvmlDeviceGetTopologyCommonAncestor(handles[0], handles[1]))
+        say(n.nvmlDeviceGetP2PStatus(handles[0], handles[3], n.NVML_P2P_CAPS_INDEX_WRITE))
+        try: n.nvmlDeviceGetP2PStatus(handles[0], handles[3], 99)
+        except n.NVMLError_InvalidArgument: say("refused")
+    """)
+    assert said.split("\n") == [want, str(pynvml.NVML_TOPOLOGY_SINGLE), "0", "refused"]
