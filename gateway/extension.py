@@ -322,7 +322,7 @@ class AliquotExtension(ExtensionApp):
         tokens = choose_tokens(settings.agent_token_file, settings.agent_service_account)
         told = replace(told, nodes=services.nodes, cordons=services.cordons, agent_tokens=tokens)
         told = replace(told, accounting=self._accounting)
-        quotas = QuotaSources(services.quota_file, self._snapshots.admission)
+        quotas = QuotaSources(services.quota_file, self._snapshots.admission, services.tenures.queue.now)
         holders = HolderSources(KernelProcesses(partial(_first_processes, services.server), clock), clock)
         told = replace(told, holders=holders)
         return replace(told, changes=changes, outlooks=outlooks, events=events, history=history, quotas=quotas)

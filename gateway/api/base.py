@@ -25,6 +25,7 @@ from jupyter_aliquot.gateway.nodes.registry import RemoteNodes
 from jupyter_aliquot.gateway.nodes.tokens import NoTokens, TokenChecker
 from jupyter_aliquot.gateway.reports import to_json
 from jupyter_aliquot.gateway.scheduling.dry_run_service import DryRunService
+from jupyter_aliquot.gateway.scheduling.queue_policy import PastUse
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 from jupyter_aliquot.gateway.status.prometheus import ServerMetrics
 from jupyter_aliquot.gateway.status.report import StatusSnapshot
@@ -38,10 +39,11 @@ SETTING = "aliquot_sources"
 
 @dataclass(frozen=True)
 class QuotaSources:
-    """The quota file, and admission's snapshot with the starts that it expects."""
+    """The quota file, admission's snapshot with the starts that it expects, and the queue's memory."""
 
     file: QuotaFile
     admission: Callable[[], AdmissionSnapshot]
+    past: Callable[[], PastUse]
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ class QuotaHandler(_QuotaHandlerBase):
     @authorized
     async def get(self) -> None:
         found = self.quotas()
-        self.answer(quota_report(found.admission(), found.file, self.requester))
+        self.answer(quota_report(found.admission(), found.file, found.past(), self.requester))
 
 
 class QuotaReloadHandler(_QuotaHandlerBase):
@@ -48,7 +48,7 @@ class QuotaReloadHandler(_QuotaHandlerBase):
         except AliquotError as error:
             raise http_error(error) from error
         self.log.info("quota_file=%s reloaded_by=%s", found.file.path, self.requester.name)
-        self.answer(quota_report(found.admission(), found.file, self.requester))
+        self.answer(quota_report(found.admission(), found.file, found.past(), self.requester))
 
 
 class QueueHandler(_QuotaHandlerBase):

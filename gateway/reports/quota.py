@@ -23,7 +23,11 @@ class ModelQuota(TypedDict):
 
 
 class TeamQuota(TypedDict):
-    """One team. ``is_yours``: the requester's kernels count in it."""
+    """One team. ``is_yours``: the requester's kernels count in it.
+
+    ``past_use`` is what it had beyond its quota, as a part of the GPUs: a moving average that halves
+    after each ``usage_half_life_seconds`` of the report; None without that setting.
+    """
 
     name: str
     parent: str | None
@@ -32,6 +36,7 @@ class TeamQuota(TypedDict):
     reclaim_min_runtime_seconds: float
     may_be_ended: str
     overcommit: float | None
+    past_use: float | None
     queued: int
     evicted: int
     gpus: list[ModelQuota]
@@ -43,6 +48,7 @@ class Quota(TypedDict):
     organization: str | None
     order: str | None
     backfill: bool
+    usage_half_life_seconds: float | None
     file: str | None
     problem: str | None
     warnings: list[str]

@@ -13,6 +13,7 @@ from jupyter_aliquot.gateway.base.clock import iso, iso_moment
 from jupyter_aliquot.gateway.reports.quota import ModelQuota, Queue, QueuedRequest, Quota, TeamQuota
 from jupyter_aliquot.gateway.scheduling.lending.team_quotas import TeamQuotas
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
+from jupyter_aliquot.gateway.scheduling.queue_policy import PastUse
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 from jupyter_aliquot.gateway.teams.quota_file import QuotaFile
 from jupyter_aliquot.gateway.teams.values import ANY_MODEL, NOTHING, Amounts, Team
@@ -22,14 +23,15 @@ from jupyter_aliquot.gpu_hook.placement.placement import WHOLE
 from .expected_starts import predicted_report
 
 
-def quota_report(admission: AdmissionSnapshot, file: QuotaFile, who: User) -> Quota:
+def quota_report(admission: AdmissionSnapshot, file: QuotaFile, past: PastUse, who: User) -> Quota:
     """Return the quotas in force as this user may see them; without a file, no teams."""
-    # The ledger has a file's quotas from the cycle on that follows its reading.
-    found = TeamQuotas.of(replace(admission.ledger, quotas=file.quotas))
+    # The ledger has a file's quotas, and the past use, of its last cycle.
+    found = TeamQuotas.of(replace(admission.ledger, quotas=file.quotas, past=past))
     told: Quota = {
         "organization": None,
         "order": None,
         "backfill": True,
+        "usage_half_life_seconds": None,
         "file": str(file.path) if who.is_admin and file.path is not None else None,
         "problem": file.problem if who.is_admin and file.problem else None,
         "warnings": [],
@@ -42,7 +44,7 @@ def quota_report(admission: AdmissionSnapshot, file: QuotaFile, who: User) -> Qu
     above = set() if own is None else {team.name for team in quotas.ancestors(own.name)}
     shown = [team for team in quotas.teams.values() if who.is_admin or team.name in above]
     told["organization"], told["order"] = quotas.organization or None, quotas.order
-    told["backfill"] = quotas.is_backfilling
+    told["backfill"], told["usage_half_life_seconds"] = quotas.is_backfilling, quotas.usage_half_life
     told["warnings"] = list(quota_warnings(quotas, found.tree.gpus)) if who.is_admin else []
     told["teams"] = [_team(found, admission, team, is_yours=own is team) for team in shown]
     return told
@@ -70,6 +72,7 @@ def _team(found: TeamQuotas, admission: AdmissionSnapshot, team: Team, *, is_you
         "reclaim_min_runtime_seconds": team.reclaim_seconds,
         "may_be_ended": team.may_be_ended,
         "overcommit": team.overcommit,
+        "past_use": None if found.quotas.usage_half_life is None else found.tree.usage.get(team.name, 0.0),
         "queued": len([one for one in waiting if one.returns_to is None]),
         "evicted": len([one for one in waiting if one.returns_to is not None]),
         "gpus": [_model(found, team, model) for model in found.quotas.models],

@@ -34,7 +34,8 @@ def quota_table(report: Report) -> RenderableType:
         "weight",
         "overcommit",
     )
-    table = plain_table(*columns, drop_first=("weight", "overcommit", "evicted", "model"))
+    past = ("past use",) if report["usage_half_life_seconds"] else ()
+    table = plain_table(*columns, *past, drop_first=("weight", "overcommit", *past, "evicted", "model"))
     for team in report["teams"]:
         name = f"{printable(team['name'])}{' (yours)' if team['is_yours'] else ''}"
         for place, gpus in enumerate(team["gpus"]):
@@ -48,6 +49,7 @@ def quota_table(report: Report) -> RenderableType:
                 str(team["evicted"]) if first else "",
                 f"{team['over_quota_weight']:g}" if first else "",
                 f"{team['overcommit']:g}" if first and team["overcommit"] else "",
+                *(f"{team['past_use']:.1%}" if first else "" for _ in past),
             )
     return Group(*_notes(report), table)
 

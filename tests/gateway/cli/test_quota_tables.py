@@ -1,4 +1,4 @@
-"""The table of `aliquot queue`: when requests start."""
+"""The tables of `aliquot queue` and `aliquot quota`: when requests start, and what teams had before."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from jupyter_aliquot.gateway.terminal.quota_table import queue_table
+from jupyter_aliquot.gateway.terminal.quota_table import queue_table, quota_table
 
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=timezone.utc)
 PREDICTED = {"earliest": "2026-11-29T12:03:30.000Z", "latest": "2026-11-29T12:07:30.000Z"}
@@ -42,4 +42,17 @@ def test_an_announced_start_is_shown_and_else_the_predicted_one(expected: Any, p
     console = Console(width=200, force_terminal=False)
     with console.capture() as captured:
         console.print(queue_table({"length": 1, "requests": [request]}, NOW))
+    assert want in captured.get()
+
+
+@pytest.mark.parametrize(("half_life", "past_use", "want"), [(86400.0, 0.126, "12.6%"), (None, None, "")])
+def test_past_use_beyond_quota_is_shown_where_it_counts(half_life: Any, past_use: Any, want: str) -> None:
+    gpus = {"model": None, **{f"{word}_gpus": 1.0 for word in ("nominal", "held", "borrowed", "available")}}
+    team = {"name": "vision", "is_yours": True, "queued": 0, "evicted": 0, "over_quota_weight": 1.0}
+    team |= {"overcommit": None, "past_use": past_use, "gpus": [gpus, {**gpus, "model": "H200"}]}
+    report = {"problem": None, "warnings": [], "order": "fifo", "usage_half_life_seconds": half_life, "teams": [team]}
+    console = Console(width=200, force_terminal=False)
+    with console.capture() as captured:
+        console.print(quota_table(report))
+    assert ("past use" in captured.get()) == (half_life is not None)
     assert want in captured.get()

@@ -139,6 +139,25 @@ async def test_users_see_their_team_and_administrators_all_teams(
     assert (every["file"], (await get(ask, "alice", "quota"))["file"]) == (str(quota_file), None)
 
 
+async def test_what_a_team_had_beyond_its_quota_is_told_while_it_counts(
+    ask: Ask, an_agent: FakeAgent, quota_file: Path
+) -> None:
+    an_agent.gives_room = True
+    await an_agent.start()
+    await holds(ask, 0.5)
+    without = await get(ask, "alice", "quota")
+    assert (without["usage_half_life_seconds"], without["teams"][0]["past_use"]) == (None, None)
+    write(quota_file, f"queue: {{usageHalfLife: 1s}}\n{TEAMS}")
+    await ask("ada", "POST", "/aliquot/api/v1/quota/reload", body={})
+
+    def is_told(quota: Any) -> bool:
+        return bool(quota["teams"][0]["past_use"])
+
+    told = await until(lambda: get(ask, "alice", "quota"), is_told)
+    assert told["usage_half_life_seconds"] == 1.0
+    assert 0 < told["teams"][0]["past_use"] <= 0.25, "a quarter of the one GPU is borrowed"
+
+
 async def holds(ask: Ask, gpus: float) -> None:
     """Start a kernel of alice, and wait until it has its GPU."""
     assert (await start(ask, "alice", gpus))[0] == 201

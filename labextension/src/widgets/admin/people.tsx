@@ -57,6 +57,7 @@ interface ITeamsProps {
 
 export function Teams({ quota, holders, trans }: ITeamsProps): JSX.Element {
   const uses = React.useMemo(() => usesOf(holders.kernels), [holders]);
+  const remembers = quota.usage_half_life_seconds !== null;
   return (
     <>
       <h2>{trans.__('Teams')}</h2>
@@ -77,16 +78,22 @@ export function Teams({ quota, holders, trans }: ITeamsProps): JSX.Element {
           { title: trans.__('GPUs used') },
           { title: trans.__('Idle') },
           { title: trans.__('Queued') },
-          { title: trans.__('Evicted') }
+          { title: trans.__('Evicted') },
+          ...(remembers ? [{ title: trans.__('Past use beyond quota') }] : [])
         ]}
-        rows={quota.teams.flatMap(team => teamRows(team, uses.get(team.name), trans))}
+        rows={quota.teams.flatMap(team => teamRows(team, uses.get(team.name), remembers, trans))}
       />
     </>
   );
 }
 
 /** One row for each GPU model; figures of the whole team stand in the first. */
-function teamRows(team: ITeamQuota, use: ITeamUse | undefined, trans: ITranslation): { key: string; cells: React.ReactNode[] }[] {
+function teamRows(
+  team: ITeamQuota,
+  use: ITeamUse | undefined,
+  remembers: boolean,
+  trans: ITranslation
+): { key: string; cells: React.ReactNode[] }[] {
   return team.gpus.map((gpus, place) => ({
     key: `${team.name} ${gpus.model ?? ''}`,
     cells: [
@@ -97,7 +104,8 @@ function teamRows(team: ITeamQuota, use: ITeamUse | undefined, trans: ITranslati
       formatShare(gpus.borrowed_gpus),
       ...(place === 0
         ? [amountText(use?.gpusUsed ?? null), shareText(use?.idleShare ?? null), team.queued, team.evicted]
-        : ['', '', '', ''])
+        : ['', '', '', '']),
+      ...(remembers ? [place === 0 ? shareText(team.past_use) : ''] : [])
     ]
   }));
 }
