@@ -34,6 +34,10 @@ class Policy:
     needs_past: bool = False
 
 
+# The gateway's own plan: no order of the simulator, but ``gateway_replay``.
+GATEWAY = "gateway"
+GATEWAY_TEXT = "the gateway's own plan, with the quotas and the queue of --quotas; kernels on loan are swapped out"
+
 POLICIES = {
     "fifo": Policy(
         "first come, first served; a job that does not fit blocks those behind it", lambda _: FirstComeFirstServed()

@@ -17,16 +17,21 @@ from traitlets import Unicode
 from jupyter_aliquot.gateway.base.errors import CommandError, UsageError
 from jupyter_aliquot.gateway.planning.jobs import DEVICE, Job
 from jupyter_aliquot.gateway.simulation.cluster import PLACEMENTS, ClusterError, parse_cluster
+from jupyter_aliquot.gateway.simulation.gateway_replay import GatewayReplay, TeamError
 from jupyter_aliquot.gateway.simulation.plot import draw
-from jupyter_aliquot.gateway.simulation.policies import POLICIES, Policy, PolicyInput
+from jupyter_aliquot.gateway.simulation.policies import GATEWAY, GATEWAY_TEXT, POLICIES, PolicyInput
 from jupyter_aliquot.gateway.simulation.simulator import Outcome, Overhead, Simulation
 from jupyter_aliquot.gateway.simulation.summary import Summary, summarize
 from jupyter_aliquot.gateway.simulation.traces import TraceError, read_services, read_trace
+from jupyter_aliquot.gateway.teams.reading import QuotaFileError, read_quotas
+from jupyter_aliquot.gateway.teams.values import Quotas
+from jupyter_aliquot.gateway.teams.yaml_nodes import Problem
 from jupyter_aliquot.gateway.terminal.tables import console
 
 from .base import JSON_FLAG, Command, nearest
 
-_POLICY_TEXT = "\n".join(f"      {name:<9} {policy.text}" for name, policy in POLICIES.items())
+_TEXTS = {GATEWAY: GATEWAY_TEXT, **{name: policy.text for name, policy in POLICIES.items()}}
+_POLICY_TEXT = "\n".join(f"      {name:<9} {text}" for name, text in _TEXTS.items())
 
 
 class SimulateCommand(Command):
@@ -43,12 +48,14 @@ class SimulateCommand(Command):
     examples = """
     aliquot simulate jobs.csv --cluster 8x8
     aliquot simulate jobs.csv --cluster 4x8,2x4 --policy backfill,las --plot jobs.svg
+    aliquot simulate jobs.csv --policy gateway,fifo --quotas aliquot.yaml
     """
     flags = {**Command.flags, **JSON_FLAG}
     aliases = {
         "policy": "SimulateCommand.policy",
         "cluster": "SimulateCommand.cluster",
         "placement": "SimulateCommand.placement",
+        "quotas": "SimulateCommand.quotas",
         "past": "SimulateCommand.past",
         "weights": "SimulateCommand.weights",
         "start-overheads": "SimulateCommand.start_overheads",
@@ -60,6 +67,9 @@ class SimulateCommand(Command):
     placement = Unicode(
         "fragmentation", help=f"How a job gets its devices: {', '.join(PLACEMENTS)} (GPUs are only counted)."
     ).tag(config=True)
+    quotas = Unicode("", help="Quota file for the policy gateway, which has the names of the trace's teams.").tag(
+        config=True
+    )
     past = Unicode("", help="CSV file with the GPU-seconds of past jobs (column duration), for gittins.").tag(
         config=True
     )
@@ -82,26 +92,34 @@ class SimulateCommand(Command):
             sizes = parse_cluster(self.cluster)
             jobs = read_trace(Path(self.extra_args[0]), Path(self.start_overheads) if self.start_overheads else None)
             past = read_services(Path(self.past)) if self.past else ()
+            quotas = _quotas(Path(self.quotas)) if self.quotas else None
         except ClusterError as error:
             raise UsageError(f"--cluster {error}") from None
-        except TraceError as error:
+        except (TraceError, QuotaFileError) as error:
             raise CommandError(str(error)) from None
         facts = PolicyInput(DEVICE * sum(sizes), past, weights)
         outcomes: dict[str, Outcome] = {}
-        for name, policy in chosen.items():
-            pool = PLACEMENTS[self.placement](sizes, jobs)
+        for name in chosen:
             with _progress(name) as on_progress:
-                outcomes[name] = Simulation(jobs, pool, policy.make(facts), overhead, on_progress).run()
+                if name == GATEWAY:
+                    outcomes[name] = _replayed(jobs, sizes, quotas, overhead, on_progress)
+                    continue
+                pool, order = PLACEMENTS[self.placement](sizes, jobs), POLICIES[name].make(facts)
+                outcomes[name] = Simulation(jobs, pool, order, overhead, on_progress).run()
         self._publish(jobs, outcomes)
 
-    def _policies(self) -> dict[str, Policy]:
+    def _policies(self) -> list[str]:
         names = [name.strip() for name in self.policy.split(",")]
         for name in names:
-            if name not in POLICIES:
-                raise UsageError(f"--policy {name!r} is none of {', '.join(POLICIES)}{nearest(name, list(POLICIES))}")
-            if POLICIES[name].needs_past and not self.past:
+            if name not in _TEXTS:
+                raise UsageError(f"--policy {name!r} is none of {', '.join(_TEXTS)}{nearest(name, list(_TEXTS))}")
+            if name != GATEWAY and POLICIES[name].needs_past and not self.past:
                 raise UsageError(f"--policy {name} needs --past FILE, the GPU-seconds of past jobs")
-        return {name: POLICIES[name] for name in names}
+        if GATEWAY in names and self.overhead == Overhead.EACH_EVENT.value:
+            raise UsageError("--policy gateway has no --overhead event: a kernel loses its start overhead at its start")
+        if self.quotas and GATEWAY not in names:
+            raise UsageError("--quotas is for the policy gateway. Add it to --policy")
+        return names
 
     def _weights(self) -> dict[str, float]:
         found: dict[str, float] = {}
@@ -135,8 +153,39 @@ class SimulateCommand(Command):
             return
         title = f"{len(jobs)} jobs on {self.cluster}, placement {self.placement}"
         console().print(_table(title, rows))
-        if rows[0]["never_fits"]:
-            console().print(f"Larger than the cluster, and left out: {rows[0]['never_fits']} of {len(jobs)} jobs.")
+        larger = {row["policy"]: row["never_fits"] for row in rows}
+        of_nodes = larger.pop(GATEWAY, 0)
+        if any(larger.values()):
+            console().print(f"Larger than the cluster, and left out: {max(larger.values())} of {len(jobs)} jobs.")
+        if of_nodes:
+            console().print(
+                f"Refused by the policy gateway, and left out: {of_nodes} of {len(jobs)} jobs. A kernel fits one node, "
+                "and what its team may hold."
+            )
+
+
+def _quotas(path: Path) -> Quotas:
+    """Read a quota file. Raises QuotaFileError."""
+    try:
+        return read_quotas(path.read_text("utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise QuotaFileError(str(path), [Problem(0, f"The file cannot be read: {why}")]) from None
+
+
+def _replayed(
+    jobs: tuple[Job, ...],
+    sizes: tuple[int, ...],
+    quotas: Quotas | None,
+    overhead: Overhead,
+    on_progress: Callable[[int, int], None],
+) -> Outcome:
+    """Play a trace through the gateway's own plan."""
+    has_overhead = overhead is Overhead.AT_START
+    try:
+        return GatewayReplay(jobs, sizes, quotas, has_overhead=has_overhead, on_progress=on_progress).run()
+    except TeamError as error:
+        raise CommandError(str(error)) from None
 
 
 @contextmanager

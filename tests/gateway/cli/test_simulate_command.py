@@ -39,7 +39,7 @@ def test_a_table_tells_what_was_left_out(run_aliquot, a_trace: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
-        (("--policy", "srt"), 2, "'srt' is none of fifo, backfill, fair, las, gittins, srtf, srsf; did you mean srtf?"),
+        (("--policy", "srt"), 2, "'srt' is none of gateway, fifo, backfill, fair, las, gittins, srtf, srsf; did you"),
         (("--policy", "gittins"), 2, "gittins needs --past FILE"),
         (("--placement", "luck"), 2, "'luck' is none of fragmentation, best-fit, spread, none"),
         (("--cluster", "big"), 2, "'big' is not NODESxDEVICES"),
