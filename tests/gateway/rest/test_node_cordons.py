@@ -169,6 +169,20 @@ def test_a_file_of_cordons_that_cannot_be_read_is_set_aside(tmp_path: Path, text
     assert [one.read_text() for one in tmp_path.iterdir()] == [text]
 
 
+async def test_a_file_of_cordons_that_was_cut_off_at_any_byte_is_set_aside_and_told(tmp_path: Path) -> None:
+    path = tmp_path / "cordons.json"
+    await Cordons(path, SystemClock(), LOG).cordon(NODE, "ada", "fan")
+    whole = path.read_bytes()
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        cordons = Cordons(path, SystemClock(), LOG)
+        assert cordons.all == {}
+        assert "were damaged" in cordons.problem
+        assert not path.exists()
+    path.write_bytes(whole)
+    assert set(Cordons(path, SystemClock(), LOG).all) == {NODE}
+
+
 async def test_a_file_of_cordons_that_cannot_be_read_now_stays_and_is_read_before_a_change(tmp_path: Path) -> None:
     path, away = tmp_path / "cordons.json", tmp_path / "away.json"
     await Cordons(path, SystemClock(), LOG).cordon("other", "ada", "fan")

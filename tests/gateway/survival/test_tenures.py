@@ -151,6 +151,25 @@ def test_a_restarted_gateway_knows_for_how_long_kernels_had_their_gpu(tmp_path: 
     assert QueueMemory(path, Clock(), LOG).tenures() == []
 
 
+def test_a_queue_memory_that_was_cut_off_at_any_byte_is_read_as_none(tmp_path: Path) -> None:
+    path = tmp_path / "memory.json"
+    quotas = read_quotas("queue: {usageHalfLife: 1h}\nteams:\n  a: {users: [ann]}\n", "aliquot.yaml")
+
+    async def run() -> None:
+        before = QueueMemory(path, Clock(), LOG)
+        before.note(LedgerSnapshot(holdings={"k": holding("k", granted_at=40.0)}, quotas=quotas))
+        before.note(LedgerSnapshot(quotas=quotas))
+        await before.flush()
+
+    asyncio.run(run())
+    whole = path.read_bytes()
+    assert QueueMemory(path, Clock(), LOG).tenures() == [60.0]
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        read = QueueMemory(path, Clock(), LOG)
+        assert (read.tenures(), read.now().services) == ([], None)
+
+
 def test_what_is_kept_follows_grants_that_come_change_and_end(tmp_path: Path) -> None:
     path = tmp_path / "tenures.json"
     stays, moved, gone = (holding(name, granted_at=80.0) for name in ("stays", "moved", "gone"))
