@@ -14,6 +14,7 @@ from jupyter_aliquot.gateway.scheduling.queue_policy import PastUse
 from jupyter_aliquot.gateway.scheduling.resize import held_of, quota_of
 from jupyter_aliquot.gateway.scheduling.wait_reason import WaitCode
 from jupyter_aliquot.gateway.teams.reading import read_quotas
+from jupyter_aliquot.gateway.teams.values import QUEUE_ORDERS
 from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription
 from jupyter_aliquot.provisioner.errors import LimitError
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request, WorkloadClass
@@ -94,6 +95,33 @@ def test_a_user_of_no_team_keeps_a_kernel_and_gets_nothing_new() -> None:
     planned = plan(held, [asks("x", "ann", 50), asks("y", "bob", 50)], 1.0)
     assert (admitted(planned), planned.evictions) == (["y"], ())
     assert "no team of the quota file has the user ann" in str(planned.refusals[0].error)
+
+
+def test_a_team_that_was_removed_keeps_what_it_holds_until_others_are_owed_it() -> None:
+    """Its kernels run on, as those of users of no team; what they hold counts for the organization alone."""
+    held = runs(runs(a_node(), "k1", "ann", 100), "k2", "bob", 100)
+    without = replace(held, quotas=read_quotas(TWO.replace("  a: {users: [ann, abe], nominalQuota: 1}\n", ""), "new"))
+    planned = plan(without, [asks("more", "ann", 10), asks("owed", "bob", 50)], 1.0)
+    assert (admitted(planned), leaving(planned)) == ([], [])
+    assert "no team of the quota file has the user ann" in str(planned.refusals[0].error)
+    assert reasons(planned) == {"owed": WaitCode.TEAM_QUOTA}, "the one that is left borrows nothing either"
+    ended = without.without("k1")
+    assert admitted(plan(ended, [asks("owed", "bob", 50)], 1.0)) == ["owed"], "it is there to borrow"
+
+
+@pytest.mark.parametrize("order", QUEUE_ORDERS)
+@pytest.mark.parametrize("jump", [-1e9, -3600.0, 3600.0, 1e9])
+def test_a_clock_that_jumps_decides_each_request_once_and_promises_nothing_twice(order: str, jump: float) -> None:
+    text = f"queue: {{order: {order}, localityWait: 30s}}\n{TWO.replace('users', 'reclaimMinRuntime: 60s, users')}"
+    held = runs(a_node(4, text), "k", "ann", 100, granted_at=100.0, queued_at=100.0)
+    waiting = [asks(f"p{at}", ("ann", "bob")[at % 2], size, since=100.0 + at) for at, size in enumerate((250, 50, 75))]
+    planned = plan(held, waiting, 200.0 + jump)
+    decided = [*admitted(planned), *reasons(planned), *(one.kernel_id for one in planned.refusals)]
+    assert sorted(decided) == ["p0", "p1", "p2"]
+    taken = [part for admit in planned.admissions for part in admit.placement().items()]
+    for device in held.node.devices:
+        parts = sum(share for uuid, share in taken if uuid == device.uuid)
+        assert device.reserved.hundredths + parts <= 100
 
 
 def test_a_team_takes_its_quota_back_from_one_that_borrows_it() -> None:
