@@ -13,7 +13,7 @@ from random import Random
 
 from report import Row, at_most, between
 
-from jupyter_aliquot.gateway.planning.forecast import Calibration, Forecast, Habits, Holder, forecast
+from jupyter_aliquot.gateway.planning.forecast import MOST_AHEAD, Calibration, Forecast, Habits, Holder, forecast
 
 FOLDER = Path("notebookos")
 WANT_SHARE = (75.0, 85.0)
@@ -95,6 +95,8 @@ class Replay:
         # A cell that waits to when it was told, within which time, and the median of its futures.
         self._told: dict[Cell, tuple[float, float, float]] = {}
         self._late: set[Cell] = set()
+        # Cells that wait for their forecast, in their order.
+        self._untold: list[Cell] = []
 
     def run(self) -> Replay:
         """Play until the last cell has ended."""
@@ -111,9 +113,15 @@ class Replay:
             while self._queue and self._of(self._queue[0])[2] <= self._free:
                 self._start(self._queue.pop(0), now)
             if is_arrival and self._queue and self._queue[-1] == cell and len(self._seen) >= LEAST_SEEN:
-                told = self._forecast(now)
-                self._told[cell] = (now, told.within, told.median)
+                self._untold.append(cell)
+            self._tell(now)
         return self
+
+    def _tell(self, now: float) -> None:
+        """Make the forecast of each cell that has few enough ahead, as the gateway does."""
+        while self._untold and (place := self._queue.index(self._untold[0])) < MOST_AHEAD:
+            told = self._forecast(now, place)
+            self._told[self._untold.pop(0)] = (now, told.within, told.median)
 
     def _of(self, cell: Cell) -> tuple[float, float, int]:
         return self._sessions[cell[0]].cells[cell[1]]
@@ -146,14 +154,13 @@ class Replay:
                 self._late.add(cell)
                 self.calibration.learn(came_true=False)
 
-    def _forecast(self, now: float) -> Forecast:
+    def _forecast(self, now: float, place: int) -> Forecast:
         holders, device = list[Holder](), 0
         for cell, began in self._running.items():
             gpus = self._of(cell)[2]
             holders.append(Holder(tuple((device + one, 1000) for one in range(gpus)), now - began))
             device += gpus
-        ahead = [1000 * self._of(cell)[2] for cell in self._queue[:-1]]
-        wanted = 1000 * self._of(self._queue[-1])[2]
+        *ahead, wanted = [1000 * self._of(cell)[2] for cell in self._queue[: place + 1]]
         # Cells that still run have lasted at least so long; without them the long ones would be missed.
         habits = Habits([*self._seen, *(now - began for began in self._running.values())], self._pauses)
         level = self.calibration.level
