@@ -134,8 +134,9 @@ def _check(state: QueueState, candidate: Candidate, others: Sequence[Pending]) -
     """
     request = candidate.request
     caps = state.caps if candidate.is_queued else GpuCaps()
-    asked = {"teams": candidate.teams, "replaces": candidate.replaces, "wish": candidate.wish}
-    requester = KernelRef(_CANDIDATE, candidate.owner, **asked)
+    requester = KernelRef(
+        _CANDIDATE, candidate.owner, teams=candidate.teams, replaces=candidate.replaces, wish=candidate.wish
+    )
     check_request(state.ledger, others, caps, requester, request, candidate.before)
     if request.gpus > state.largest:
         raise NeverFitsError(

@@ -167,7 +167,7 @@ class GatewayReplay:
                 self._never.append(self._lives[refused.kernel_id].job)
             for admit in planned.admissions:
                 self._start(asked[admit.kernel_id], admit)
-            done = {one.kernel_id for one in (*planned.refusals, *planned.admissions)}
+            done = {one.kernel_id for one in planned.refusals} | {one.kernel_id for one in planned.admissions}
             self._pending = [one for one in self._pending if one.kernel_id not in done]
             for evicted in planned.evictions:
                 self._stop(evicted.kernel_id)
