@@ -109,8 +109,9 @@ class Client:
             replaces: A kernel that would end for the new one.
             models: The GPU models that a new kernel takes, the preferred one first, such as ``H200,A100``.
         """
-        call = operations.dry_run(gpus, memory, priority, kernel, replaces, models)
-        return self._portal.run(self._exchange.send(call))
+        return self._portal.run(
+            self._exchange.send(operations.dry_run(gpus, memory, priority, kernel, replaces, models))
+        )
 
     def dry_runs(
         self, size: Iterable[str], kernel: str | None = None, replaces: str | None = None, models: str | None = None
