@@ -23,17 +23,13 @@ from jupyter_aliquot.gateway.sizes.wish import Wish
 from jupyter_aliquot.gateway.state.queue_memory import QueueMemory
 from jupyter_aliquot.gateway.teams.values import EVERYONE_ELSE, Quotas
 from jupyter_aliquot.gpu_hook.placement.placement import WHOLE
-from jupyter_aliquot.provisioner.errors import AliquotError
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request
 
 from .simulator import EVENTS_PER_REPORT, SAME, Outcome, Run
+from .traces import TraceError
 
 _MEMORY = Bytes(80 << 30)  # of each device; sizes of a trace have no memory limit
 _MILLI = DEVICE // WHOLE  # thousandths in one hundredth
-
-
-class TeamError(AliquotError):
-    """A job of a team that the quota file does not have."""
 
 
 class _Clock:
@@ -66,7 +62,7 @@ class _Life:
 class GatewayReplay:
     """One run of a trace. Each instance runs once. A team of the trace counts as one user.
 
-    *quotas* None: as a gateway without a quota file. Raises TeamError.
+    *quotas* None: as a gateway without a quota file. Raises TraceError for a team that the quota file does not have.
     """
 
     def __init__(
@@ -227,7 +223,7 @@ def _nodes(sizes: Sequence[int]) -> Iterator[Node]:
 
 
 def _of_trace(quotas: Quotas, jobs: Sequence[Job]) -> Quotas:
-    """Return the quotas with each team as the one user of its name, beside everyone else. Raises TeamError."""
+    """Return the quotas with each team as the one user of its name, beside everyone else. Raises TraceError."""
     teams = {
         name: replace(team, users=(name, EVERYONE_ELSE) if EVERYONE_ELSE in team.users else (name,), groups=())
         for name, team in quotas.teams.items()
@@ -236,7 +232,7 @@ def _of_trace(quotas: Quotas, jobs: Sequence[Job]) -> Quotas:
     unknown: Mapping[str, Job] = {job.team: job for job in jobs if found.team_of(job.team) is None}
     for name, job in unknown.items():
         known = ", ".join(quotas.teams) or "none"
-        raise TeamError(
+        raise TraceError(
             f"The job {job.name!r} is of the team {name!r}, which the quota file does not have. Its teams: {known}. "
             "Add the team, or one of everyone else (users: ['*'])"
         )

@@ -17,7 +17,7 @@ from traitlets import Unicode
 from jupyter_aliquot.gateway.base.errors import CommandError, UsageError
 from jupyter_aliquot.gateway.planning.jobs import DEVICE, Job
 from jupyter_aliquot.gateway.simulation.cluster import PLACEMENTS, ClusterError, parse_cluster
-from jupyter_aliquot.gateway.simulation.gateway_replay import GatewayReplay, TeamError
+from jupyter_aliquot.gateway.simulation.gateway_replay import GatewayReplay
 from jupyter_aliquot.gateway.simulation.plot import draw
 from jupyter_aliquot.gateway.simulation.policies import GATEWAY, GATEWAY_TEXT, POLICIES, PolicyInput
 from jupyter_aliquot.gateway.simulation.simulator import Outcome, Overhead, Simulation
@@ -184,7 +184,7 @@ def _replayed(
     has_overhead = overhead is Overhead.AT_START
     try:
         return GatewayReplay(jobs, sizes, quotas, has_overhead=has_overhead, on_progress=on_progress).run()
-    except TeamError as error:
+    except TraceError as error:
         raise CommandError(str(error)) from None
 
 

@@ -49,6 +49,9 @@ def test_a_table_tells_what_was_left_out(run_aliquot, a_trace: Path) -> None:
         (("--past", "/no/such.csv"), 1, "/no/such.csv: The trace cannot be read"),
         (("--policy", "fifo", "--plot", "/no/such/folder/jobs.svg"), 1, "The picture cannot be written"),
         (("another.csv",), 2, "Name one trace"),
+        (("--policy", "gateway", "--overhead", "event"), 2, "--policy gateway has no --overhead event"),
+        (("--quotas", "/no/quotas.yaml"), 2, "--quotas is for the policy gateway"),
+        (("--policy", "gateway", "--quotas", "/no/quotas.yaml"), 1, "/no/quotas.yaml: The file cannot be read"),
     ],
 )
 def test_a_mistaken_command_line_is_told_what_is_wrong(run_aliquot, a_trace, options, code, words) -> None:
@@ -56,3 +59,26 @@ def test_a_mistaken_command_line_is_told_what_is_wrong(run_aliquot, a_trace, opt
     assert done.returncode == code
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_gateways_own_plan_takes_a_quota_file_and_one_node_for_a_kernel(run_aliquot, tmp_path: Path) -> None:
+    trace, quotas = tmp_path / "jobs.csv", tmp_path / "quotas.yaml"
+    trace.write_text("name,gpus,submit,seconds,team\nloan,8,0,100,a\nhuge,16,1,50,b\nowed,2,10,20,b\n")
+    quotas.write_text("teams:\n  b: {nominalQuota: 8}\n  a: {}\n")
+    options = ("--cluster", "1x8", "--policy", "gateway", "--quotas", str(quotas))
+    done = run_aliquot("simulate", str(trace), *options, "--json")
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["policies"]
+    assert (row["never_fits"], row["preemptions"], row["makespan_seconds"]) == (1, 1, 120.0)
+    assert (
+        "Refused by the policy gateway, and left out: 1 of 3 jobs."
+        in run_aliquot("simulate", str(trace), *options).stdout
+    )
+    quotas.write_text("teams:\n  b: {nominalQuota: 8}\n  c: {nominalQuota: -1}\n")
+    assert f"{quotas}:3: teams.c.nominalQuota is '-1'" in run_aliquot("simulate", str(trace), *options).stderr
+    quotas.write_text("teams:\n  b: {nominalQuota: 8}\n")
+    refused = run_aliquot("simulate", str(trace), *options)
+    assert (refused.returncode, "'loan' is of the team 'a', which the quota file does not have" in refused.stderr) == (
+        1,
+        True,
+    )
