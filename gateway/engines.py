@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from jupyter_server.serverapp import ServerApp
 
 from jupyter_aliquot.gateway.base.clock import SystemClock
+from jupyter_aliquot.gateway.base.lead import Lead
 from jupyter_aliquot.gateway.containers.holders import HolderPods
 from jupyter_aliquot.gateway.containers.pods import KernelPods
 from jupyter_aliquot.gateway.containers.runtimes import container_runtime
@@ -22,7 +23,6 @@ from jupyter_aliquot.gateway.scheduling.admission import Agent
 from jupyter_aliquot.gateway.scheduling.agents.lanes import NoLocalAgent
 from jupyter_aliquot.gateway.state.gateway_memory import GatewayMemory
 from jupyter_aliquot.gateway.state.records import KernelRecords
-from jupyter_aliquot.gateway.state.state_dir import GatewayFolder
 from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.kubernetes.kernel_pod import pod_attribute
@@ -40,8 +40,8 @@ class Engines(NamedTuple):
     """The runtime, and the agents that admission asks for GPUs.
 
     ``served``: the nodes on other machines on which the runtime starts kernels. ``holders`` None: this
-    gateway holds no GPU of a cluster. ``records`` and ``sessions`` are the state that another replica of
-    this gateway reads; ``sessions`` is None where there are no replicas.
+    gateway holds no GPU of a cluster. ``lead`` is that of this replica. ``records`` and ``sessions`` are
+    the state that another replica of this gateway reads; ``sessions`` is None where there are no replicas.
     """
 
     containers: Containers
@@ -49,6 +49,7 @@ class Engines(NamedTuple):
     served: ServedNodes
     own_agent: Agent
     holders: HolderKeeper | None
+    lead: Lead
     records: KernelRecords
     sessions: SessionMirror | None
 
@@ -74,19 +75,20 @@ def make_engines(
     """
     folder = memory.folder
     identity, has_pods = "" if folder is None else folder.identity, settings.runtime == "kubernetes"
-    pods = replace(KernelPods(parent=server).settings(identity), leads=memory.leads) if has_pods else None
+    pods = replace(KernelPods(parent=server).settings(identity), leads=memory.lead.is_current) if has_pods else None
     containers = container_runtime(server, pods, runtime, log)
     nodes = _remote_nodes(settings, None if folder is None else folder.path, clock, watch, log, pods)
     served = ServedNodes(nodes, containers.serves)
     own: Agent = link if containers.serves("") else NoLocalAgent(served)
-    held = _holders(server, pods, nodes, clock, log)
-    return Engines(containers, nodes, served, own, held, *_state(server, pods, folder, log))
+    held = _holders(server, pods, nodes, memory.lead, clock, log)
+    return Engines(containers, nodes, served, own, held, memory.lead, *_state(server, pods, memory, log))
 
 
 def _state(
-    server: ServerApp, pods: PodSettings | None, folder: GatewayFolder | None, log: logging.Logger
+    server: ServerApp, pods: PodSettings | None, memory: GatewayMemory, log: logging.Logger
 ) -> tuple[KernelRecords, SessionMirror | None]:
     """Return the records of kernels, and where sessions are kept beside their table."""
+    folder = memory.folder
     if pods is None or folder is None or not KernelPods(parent=server).lease:
         return KernelRecords(None if folder is None else folder.kernels, log), None
     from jupyter_aliquot.gateway.state.cluster_state import ClusterRecords, SessionMirror
@@ -94,13 +96,18 @@ def _state(
     from jupyter_aliquot.provisioner.kubernetes.documents import Documents
 
     client = ClusterClient(find_configuration())
-    records = ClusterRecords(Documents(client, pods.cluster, "record"), log)
-    sessions = Documents(client, pods.cluster, "session")
+    records = ClusterRecords(Documents(client, pods.cluster, "record", pods.leads), log)
+    sessions = Documents(client, pods.cluster, "session", pods.leads)
     return records, SessionMirror(sessions, lambda: server.session_manager.connection, log)
 
 
 def _holders(
-    server: ServerApp, pods: PodSettings | None, nodes: RemoteNodes, clock: SystemClock, log: logging.Logger
+    server: ServerApp,
+    pods: PodSettings | None,
+    nodes: RemoteNodes,
+    lead: Lead,
+    clock: SystemClock,
+    log: logging.Logger,
 ) -> HolderKeeper | None:
     settings = None if pods is None else HolderPods(parent=server).settings(pods.cluster.relay_image)
     if pods is None or settings is None:
@@ -112,7 +119,7 @@ def _holders(
         known = (view.status for view in nodes.views() if view.is_connected)
         return tuple(device for status in known if status is not None for device in status.devices)
 
-    return HolderKeeper(lambda: ClusterClient(find_configuration()), pods.cluster, settings, devices, clock, log)
+    return HolderKeeper(lambda: ClusterClient(find_configuration()), pods.cluster, settings, devices, clock, log, lead)
 
 
 def _remote_nodes(

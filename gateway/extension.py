@@ -98,7 +98,7 @@ from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
 from jupyter_aliquot.provisioner.resources import GpuShare, Request
 
 from .config import Aliquot
-from .engines import make_engines
+from .engines import Engines, make_engines
 from .local_mode import LocalParts, OwnKernels, make_parts
 from .remote_mode import GatewayKernels
 from .services import Services
@@ -161,8 +161,8 @@ class AliquotExtension(ExtensionApp):
         if settings is not None:
             pods = KernelPods(parent=serverapp)
             lease = pods.lease if settings.runtime == "kubernetes" else ""
-            leads = lead(pods.namespace, lease, self.log, settings.runtime_dir)
-            self._memory = claim_memory(serverapp, settings, self.log, leads, is_remote=is_remote)
+            leading = lead(pods.namespace, lease, self.log, settings.runtime_dir)
+            self._memory = claim_memory(serverapp, settings, self.log, leading, is_remote=is_remote)
 
     @cached_property
     def configuration(self) -> Aliquot | None:
@@ -259,7 +259,7 @@ class AliquotExtension(ExtensionApp):
         tenures = Tenures(state and state / "tenures.json", clock, self.log)
         engines = make_engines(server, settings, runtime, self._memory, link, watch, clock, self.log)
         rules = admission_settings(
-            find_user, settings, limits, quota_file, cordons, tenures, self._check_budget, engines.leaving_devices
+            find_user, settings, limits, quota_file, cordons, tenures, self._check_budget, engines
         )
         admission = Admission(engines.own_agent, clock, rules, self.log, engines.served)
         return Services(
@@ -321,10 +321,9 @@ class AliquotExtension(ExtensionApp):
         )
         tokens = choose_tokens(settings.agent_token_file, settings.agent_service_account)
         told = replace(told, nodes=services.nodes, cordons=services.cordons, agent_tokens=tokens)
-        told = replace(told, accounting=self._accounting)
         quotas = QuotaSources(services.quota_file, self._snapshots.admission, services.tenures.queue.now)
         holders = HolderSources(KernelProcesses(partial(_first_processes, services.server), clock), clock)
-        told = replace(told, holders=holders)
+        told = replace(told, accounting=self._accounting, holders=holders)
         return replace(told, changes=changes, outlooks=outlooks, events=events, history=history, quotas=quotas)
 
     def _snapshot_source(self, services: Services, remarks: tuple[str, ...]) -> SnapshotSource:
@@ -485,7 +484,7 @@ def admission_settings(
     cordons: Cordons,
     tenures: Tenures,
     check_budget: BudgetCheck,
-    leaving_devices: Callable[[], frozenset[str]],
+    engines: Engines,
 ) -> AdmissionSettings:
     """Return the settings of admission: its refusals, and how long requests wait."""
     policy = settings.class_policy()
@@ -493,7 +492,8 @@ def admission_settings(
         caps=settings.gpu_caps(),
         quotas=lambda: quota_file.quotas,
         cordon_of=cordons.of,
-        leaving_devices=leaving_devices,
+        leaving_devices=engines.leaving_devices,
+        lead=engines.lead,
         past=tenures.queue.now,
         tenure_of=tenures.of,
         check_class=lambda owner, request, kernelspec: policy.check(find_user(owner), request, kernelspec=kernelspec),

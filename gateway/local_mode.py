@@ -91,7 +91,7 @@ def make_parts(services: Services) -> LocalParts:
         containers=_container_planner(services),
         container_runtime=services.containers,
         starts_pods=services.is_elsewhere,
-        leads=services.memory.leads,
+        lead=services.memory.lead,
         tell_interrupt=services.agents.interrupt,
         hides_servers_env=lambda: tells_people_apart(server.identity_provider),
         accounts=services.accounts,
@@ -120,12 +120,12 @@ class OwnKernels:
         # runtime folder.
         manager.update_config(Config({"AliquotProvisioner": {"runtime_dir": str(services.runtime.path)}}))
         rules = GuardRules(settings.require_interception, settings.unhooked_process_policy == "end")
-        self._guard = InterceptionGuard(manager, log, rules)
+        self._guard = InterceptionGuard(manager, log, rules, services.memory.lead)
         whole = WholeView(services.nodes.views)
         services.watch.listen(lambda view: self._guard.check(whole.of(view)))
         culling = read_policy(Culling(parent=server), manager)
         self._servers = hub_servers(server.identity_provider, culling, services.clock, log)
-        self.culler = Culler(manager, culling, services.clock, log, self._servers)
+        self.culler = Culler(manager, culling, services.clock, log, self._servers, services.memory.lead)
         services.watch.listen(lambda view: self.culler.watch(whole.of(view)))
         manager.activity.gpu_used = self.culler.gpu_used
         services.watch.listen(manager.activity.note_gpu_use)

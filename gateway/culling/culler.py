@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from jupyter_client.kernelspec import NoSuchKernel
 
 from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.base.lead import ALONE, Lead
 from jupyter_aliquot.gateway.base.steps import in_steps
 from jupyter_aliquot.gateway.base.tasks import Recurring
 from jupyter_aliquot.gateway.node.view import NodeView
@@ -110,8 +111,15 @@ class Culler:
     """
 
     def __init__(
-        self, kernels: Kernels, policy: Policy, clock: Clock, log: logging.Logger, servers: Servers | None = None
+        self,
+        kernels: Kernels,
+        policy: Policy,
+        clock: Clock,
+        log: logging.Logger,
+        servers: Servers | None = None,
+        lead: Lead = ALONE,
     ) -> None:
+        self._lead = lead
         self._servers = servers
         self._kernels = kernels
         self._policy = policy
@@ -158,8 +166,12 @@ class Culler:
     async def check(self) -> None:
         """Check once: announce ends, and end the kernels that are due.
 
-        The loop serves others between some kernels and the next.
+        The loop serves others between some kernels and the next. A replica that may not lead announces
+        none: users may work with these kernels at another one.
         """
+        if not self._lead.is_current():
+            self._announced = {}
+            return
         now = self._clock.wall()
         ids = set(self._kernels.list_kernel_ids())
         self._first_seen = {kernel_id: self._first_seen.get(kernel_id, now) for kernel_id in ids}
@@ -176,6 +188,8 @@ class Culler:
 
     async def _end(self, told: Announcement) -> None:
         # The ends of other kernels may have taken a while. A cell that began meanwhile counts.
+        if not self._lead.is_current():
+            return
         facts = self._facts(told.kernel_id) if told.kernel_id in self._kernels.list_kernel_ids() else None
         if facts is None:
             return

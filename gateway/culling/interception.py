@@ -11,6 +11,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from jupyter_aliquot.gateway.base.lead import ALONE, Lead
 from jupyter_aliquot.gateway.node.unhooked import process_text
 from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gpu_hook.client.client import KernelStatus
@@ -71,7 +72,10 @@ class GuardRules:
 class InterceptionGuard:
     """The check of each report of the agent; see NodeWatch.listen."""
 
-    def __init__(self, manager: KernelEnder, log: logging.Logger, rules: GuardRules | None = None) -> None:
+    def __init__(
+        self, manager: KernelEnder, log: logging.Logger, rules: GuardRules | None = None, lead: Lead = ALONE
+    ) -> None:
+        self._lead = lead
         self._rules = rules or GuardRules()
         self._manager = manager
         self._log = log
@@ -79,6 +83,8 @@ class InterceptionGuard:
 
     def check(self, view: NodeView) -> None:
         """Called by NodeWatch with each new view."""
+        if not self._lead.is_current():
+            return
         for kernel in filter(self._rules.may_end, view.status.kernels if view.status else ()):
             is_ours = kernel.kernel_id in self._manager and kernel.kernel_id not in self._ending
             in_container = is_ours and self._manager.is_in_container(kernel.kernel_id)

@@ -469,6 +469,7 @@ class AliquotKernelManager(AsyncMappingKernelManager):
 
         A user's request does not come here.
         """
+        self.services.check_end(asked)
         if self.endings is not None:
             self.endings.expect(kernel_id, asked)
         try:

@@ -13,15 +13,16 @@ from typing import Protocol, runtime_checkable
 
 from jupyter_server.serverapp import ServerApp
 
+from jupyter_aliquot.gateway.base.lead import ALONE, Lead, lead_error
 from jupyter_aliquot.gateway.containers.planner import ContainerPlanner
 from jupyter_aliquot.gateway.limits.guard import LimitGuard
 from jupyter_aliquot.gateway.relays.pool import RelayLinks
 from jupyter_aliquot.gateway.scheduling.admission import Admission
-from jupyter_aliquot.gateway.state.leadership import always
 from jupyter_aliquot.gateway.state.persistence import KernelMemory
 from jupyter_aliquot.gateway.terminations.recorder import KernelEndings
 from jupyter_aliquot.provisioner.control_groups import WITHOUT_GROUPS, ControlGroups
 from jupyter_aliquot.provisioner.runtime.base import Containers
+from jupyter_aliquot.provisioner.terminations import Asked
 
 from .owner_accounts import OwnerAccounts
 
@@ -54,8 +55,8 @@ class KernelServices:
     container_runtime: Containers | None = None
     # Whether that makes pods, so that a kernel of no image has no place.
     starts_pods: bool = False
-    # Whether no other replica of this gateway can lead now.
-    leads: Callable[[], bool] = always
+    # Asked before kernels start, and before a rule ends one.
+    lead: Lead = ALONE
     # Tells the node agent of an interrupt, so that a call that waits for GPU memory gives up.
     tell_interrupt: Callable[[str], Awaitable[None]] | None = None
     # True where the server has several users: a kernel must not see the variables that the server
@@ -67,6 +68,11 @@ class KernelServices:
     limits_processes: bool = False
     # True where a kernel that is a process would be root's, for a user who is not.
     refuses_processes: Callable[[], bool] = _never
+
+    def check_end(self, asked: Asked) -> None:
+        """Refuse to end a kernel by a rule while another replica may lead. Raises EngineUnavailableError."""
+        if not asked.by and not self.lead.is_current():
+            raise lead_error("the end of a kernel")
 
     def why_no_process_limits(self) -> str:
         """Return why a kernel that is a process has no limits on its host; empty where it has."""

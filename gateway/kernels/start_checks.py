@@ -14,6 +14,7 @@ from tornado.web import HTTPError
 
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.http_errors import http_error
+from jupyter_aliquot.gateway.base.lead import lead_error
 from jupyter_aliquot.gateway.containers.host_choice import HostOffer
 from jupyter_aliquot.gateway.containers.planner import REQUEST_ENV
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
@@ -22,7 +23,7 @@ from jupyter_aliquot.gateway.sharing.registry import KernelOwners
 from jupyter_aliquot.gateway.sizes.environment import with_size
 from jupyter_aliquot.gateway.sizes.wish import read_wish, wish_arguments
 from jupyter_aliquot.gpu_hook.paths import KERNEL_ID
-from jupyter_aliquot.provisioner.errors import AliquotError, EngineUnavailableError, LimitError
+from jupyter_aliquot.provisioner.errors import AliquotError, LimitError
 from jupyter_aliquot.provisioner.grants.codec import stanza_host_part, stanza_request
 from jupyter_aliquot.provisioner.resources import GpuShare
 
@@ -105,11 +106,8 @@ class StartChecks:
 
     def _check_lease(self) -> None:
         """Refuse a start while another replica may lead. Raises EngineUnavailableError."""
-        if not self._services.leads():
-            raise EngineUnavailableError(
-                "Requested a kernel, but this replica of the server cannot reach the Kubernetes API, and another one "
-                "may have taken over. Try again in some seconds"
-            )
+        if not self._services.lead.is_current():
+            raise lead_error("a kernel")
 
     def host_offer(self, kernel_name: str, share: GpuShare | None, user: User) -> HostOffer:
         """Return what a user may choose of the host for a kernel of this size. Raises RequestError."""

@@ -17,12 +17,19 @@ from dataclasses import replace
 from http import HTTPStatus
 
 from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.base.lead import ALONE, Lead
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 from jupyter_aliquot.gateway.scheduling.wait_reason import WaitCode
 from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus
 from jupyter_aliquot.gpu_hook.placement.placement import WHOLE
 from jupyter_aliquot.gpu_hook.waiting import end_task
-from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient, ClusterError, Collection, Object
+from jupyter_aliquot.provisioner.kubernetes.client import (
+    ClusterAwayError,
+    ClusterClient,
+    ClusterError,
+    Collection,
+    Object,
+)
 from jupyter_aliquot.provisioner.kubernetes.holders import HolderSettings, holder_pod, holder_selector
 from jupyter_aliquot.provisioner.kubernetes.pods.owner import with_owner
 from jupyter_aliquot.provisioner.kubernetes.reconcile import (
@@ -58,7 +65,9 @@ class HolderKeeper:
         devices: Callable[[], tuple[DeviceStatus, ...]],
         clock: Clock,
         log: logging.Logger,
+        lead: Lead = ALONE,
     ) -> None:
+        self._lead = lead
         self._make_client = client
         self._cluster = cluster
         self._settings = settings
@@ -154,17 +163,24 @@ class HolderKeeper:
         return tuple(replace(one, is_shut=is_shut(one)) for one in holders)
 
     async def _do(self, client: ClusterClient, steps: Steps) -> None:
-        """Do the steps. Raises ClusterError."""
+        """Do the steps. Raises ClusterError, for each that another replica may do in this one's place, too."""
         for end in steps.end:
+            self._check_lead()
             await self._end(client, end)
         if steps.create or not self._is_prepared:
             self._cluster = await with_owner(client, self._cluster)
+            self._check_lead()
             await self._prepare(client)
         for _ in range(steps.create):
+            self._check_lead()
             holder_id = uuid.uuid4().hex[:8]
             pod = holder_pod(self._cluster, self._settings.pool, holder_id, self._settings.queueing)
             await self._untold.create(client, pod)
             self._log.info("holder=%s created", pod["metadata"]["name"])
+
+    def _check_lead(self) -> None:
+        if not self._lead.is_current():
+            raise ClusterAwayError("another replica of the gateway may lead")
 
     async def _prepare(self, client: ClusterClient) -> None:
         """Create what the pool needs beside its holders, or set it anew. Raises ClusterError."""

@@ -14,26 +14,26 @@ from dataclasses import replace
 from functools import partial
 
 from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.base.lead import CUT_OFF
 from jupyter_aliquot.gateway.base.tasks import in_groups
 from jupyter_aliquot.gpu_hook.waiting import end_task, until_first
 from jupyter_aliquot.provisioner.errors import (
     AgentUnavailableError,
     AliquotError,
-    DeviceLostError,
     GrantError,
-    NoRoomError,
     WithdrawnError,
 )
 from jupyter_aliquot.provisioner.resources import Grant, Request
 
+from .agents.commits import Commits, OwnNode, ResizeObserver
 from .agents.lanes import Asked, Lane, Lanes, NoRemoteAgents, RemoteAgents
 from .agents.moves import Moves
-from .agents.orphans import release_orphans, reserve
+from .agents.orphans import release_orphans
 from .agents.plan_beside import plan_beside
 from .agents.readiness import Readiness
 from .agents.releases import Releases, resolve
 from .agents.renewal import Renewal
-from .checks import check_budget_again, check_request, refusal_without_agent, seconds_to_next_look
+from .checks import check_request, refusal_without_agent, seconds_to_next_look
 from .ledger import Holding, KernelRef, Ledger, LedgerSnapshot
 from .lending.evicting import Evictor
 from .lending.tenure import resumed
@@ -43,9 +43,6 @@ from .snapshot import AdmissionSettings, AdmissionSnapshot, Agent
 from .wait_reason import agent_refused, agent_unavailable, not_planned
 
 __all__ = ["Admission", "AdmissionSettings", "AdmissionSnapshot", "Agent", "KernelRef", "QueueEntry"]
-
-# Called with a kernel's change of size that was granted, or was refused after it had waited.
-ResizeObserver = Callable[[str, "Grant | AliquotError"], None]
 
 
 class Admission:
@@ -67,23 +64,21 @@ class Admission:
         self._queue = RequestQueue()
         # Ended grants of which their agent does not know yet.
         self._releases = Releases(self._log)
-        self._orphans: set[str] = set()  # of the own agent
-        self._renewal = Renewal(self._ledger, self._releases, self._tell_size, self._log)
+        self._own = OwnNode(agent)
+        answers = (self._ledger, self._queue, self._releases, settings, clock)
+        self._commits = Commits(*answers, self.plan_again, self._unanswered, self._log)
+        self._renewal = Renewal(self._ledger, self._releases, self._commits.tell_size, self._log, settings.lead)
         parts = (self._ledger, self._releases, self._renewal, clock)
         self._lanes = Lanes(remote or NoRemoteAgents(), *parts, self._agent_moved, self._log)
         # Kernels that waited in an earlier gateway's queue, and whose requests are to come again.
         self._expected: set[str] = set()
         self._began = clock.wall()
-        self._seen_connections = 0
         self._work = asyncio.Event()
         self._moves = Moves(self._work, self._is_idle)
         self._task: asyncio.Task[None] | None = None
         self._is_stopped = False
-        self.evictor = Evictor(self._ledger, clock, self._work.set, self._log)
+        self.evictor = Evictor(self._ledger, clock, self._work.set, self._log, settings.lead)
         self._observers: list[Callable[[], None]] = []
-        self._resize_observers: list[ResizeObserver] = []
-        # Kernel id to a future that is done when the agent has answered to its change of size.
-        self._committing: dict[str, asyncio.Future[None]] = {}
         self.readiness = Readiness(clock, settings.ready_seconds)
         agent.listen(self._agent_moved)
 
@@ -232,7 +227,7 @@ class Admission:
         *waits_since* is as for submit. Raises what check raises, and GrantError for a kernel that
         holds nothing here.
         """
-        await self._until_committed(kernel_id)
+        await self._commits.until_answered(kernel_id)
         holding = self._ledger.snapshot().holdings.get(kernel_id)
         if holding is None or kernel_id in self._releases or self._is_stopped:
             raise GrantError(
@@ -253,13 +248,8 @@ class Admission:
 
     async def withdraw_resize(self, kernel_id: str, reason: str = "its requester gave it up") -> bool:
         """Give up a change of size that waits, and return whether one did. One that is answered now does not."""
-        await self._until_committed(kernel_id)
+        await self._commits.until_answered(kernel_id)
         return self._withdraw_growth(kernel_id, reason)
-
-    async def _until_committed(self, kernel_id: str) -> None:
-        """Wait until the agent has answered to a change of size of this kernel."""
-        while kernel_id in self._committing:
-            await asyncio.wait({self._committing[kernel_id]})
 
     def _withdraw_growth(self, kernel_id: str, reason: str) -> bool:
         waiting = self._queue.get(kernel_id)
@@ -267,7 +257,7 @@ class Admission:
 
     def observe_resizes(self, observer: ResizeObserver) -> None:
         """Call *observer* with each granted size, and with each resize's error after it had waited."""
-        self._resize_observers.append(observer)
+        self._commits.observe_resizes(observer)
 
     def waiting(self, kernel_id: str, *, grows: bool = False) -> QueueEntry | None:
         """Return the kernel's place in the queue.
@@ -326,7 +316,7 @@ class Admission:
         return self._agent if lane is None else lane.agent
 
     def _is_idle(self) -> bool:
-        if self._agent.unavailable_since is not None or self._agent.connections != self._seen_connections:
+        if self._agent.unavailable_since is not None or self._agent.connections != self._own.seen_connections:
             return False
         ledger = self._ledger.snapshot()
         return self._lanes.is_settled and not (self._queue or ledger.unsettled or ledger.ending)
@@ -400,6 +390,8 @@ class Admission:
     async def _cycle(self) -> None:
         if not await self._look_at_agents():
             return
+        if not self._settings.lead.is_current():
+            return self._wait_for_lead()
         self._queue_returns(self._ledger.snapshot())
         self.evictor.review(self._expected.union(one.requester.kernel_id for one in self._queue))
         await self.evictor.call_off_endless(self._agent, self._ledger.snapshot().node)
@@ -409,9 +401,11 @@ class Admission:
         heads = {w.requester.kernel_id: w for w in self._queue if w.requester.kernel_id not in busy}
         # 5. Plan.
         planned = await plan_beside(snapshot, [one.pending for one in heads.values()], self._clock.now())
+        if not self._settings.lead.is_current():
+            return self._wait_for_lead()
         planned = planned.without({one for one, waiting in heads.items() if self._queue.get(one) is not waiting})
         for refused in planned.refusals:
-            self._refuse(heads[refused.kernel_id], refused.error)
+            self._commits.refuse(heads[refused.kernel_id], refused.error)
         for wait in planned.waiting:
             heads[wait.kernel_id].why = wait.reason
         for kernel_id in planned.preempting:
@@ -421,7 +415,7 @@ class Admission:
         # keeps its place.
         self._ask_others(snapshot, planned, heads)
         own = planned.on("", snapshot)
-        await in_groups([partial(self._commit, heads[one.kernel_id], one) for one in own.admissions])
+        await in_groups([partial(self._commits.commit, heads[one.kernel_id], one, self._own) for one in own.admissions])
         # 9. Evict: the agent reports when the capacity of these kernels is free.
         await self.evictor.carry_out(self._agent, snapshot.node.name, own.evictions)
 
@@ -444,7 +438,7 @@ class Admission:
 
     def _asked(self, lane: Lane, waiting: Waiting, admit: Admit) -> Asked:
         holding = self._ledger.snapshot().holdings.get(admit.kernel_id) or waiting.promised(lane.agent.name)
-        return Asked(holding, admit.parts, partial(self._commit, waiting, admit, lane))
+        return Asked(holding, admit.parts, partial(self._commits.commit, waiting, admit, lane))
 
     def _queue_returns(self, snapshot: LedgerSnapshot) -> None:
         """Let each evicted kernel wait for its devices, at the place of its first request."""
@@ -470,131 +464,48 @@ class Admission:
         self._ledger.commit(released=self._releases)
         told = await self._releases.tell(self._agent, self._lanes.is_own)
         with suppress(AgentUnavailableError):
-            await release_orphans(self._agent, self._orphans, self._log)
+            await release_orphans(self._agent, self._own.orphans, self._log, self._settings.lead)
         return [*told, *self._lanes.put_off()]
 
     async def _renew_holdings(self) -> None:
-        if self._seen_connections != self._agent.connections:
-            self._seen_connections = self._agent.connections
+        if self._own.seen_connections != self._agent.connections:
+            self._own.seen_connections = self._agent.connections
             self._ledger.doubt(None)
         own = [one for one in self._ledger.snapshot().unsettled.values() if self._lanes.is_own(one.grant.node)]
         await self._renewal.renew(self._agent, own)
 
     def _has_doubts(self) -> bool:
         """Return whether a grant is unconfirmed, or an eviction or a release under way, which time alone may change."""
-        if self._orphans or self._releases.has(self._lanes.is_own):
+        if self._own.orphans or self._releases.has(self._lanes.is_own):
             return True
         found = self._ledger.snapshot().unsettled.values()
         return any(not one.is_confirmed or one.is_leaving or one.stays_until for one in found)
 
-    async def _commit(self, waiting: Waiting, admit: Admit, lane: Lane | None = None) -> bool:
-        """Reserve what was planned, with the own agent, or with that of a lane.
+    def _unanswered(self, waiting: Waiting, error: AliquotError) -> None:
+        """Keep a request whose agent did not answer."""
+        if self._lanes:
+            waiting.why = agent_unavailable(waiting.pending.request, str(error))
+        else:
+            self._wait_for_agent(error)
 
-        Return False if the agent disagrees, so that the rest of the plan is void.
-        """
-        if self._queue.get(admit.kernel_id) is not waiting:
-            return True
-        if lane is None and admit.kernel_id in self._orphans:
-            return False
-        agent, seen = (self._agent, self._seen_connections) if lane is None else (lane.agent, lane.seen_connections)
-        if agent.connections != seen:
-            # A new agent, which does not know the grants yet: they are renewed first.
-            self._work.set()
-            return False
-        try:
-            check_budget_again(self._settings, self._ledger.snapshot(), waiting)
-            grant = await self._ask_agent(agent, waiting, admit, self._orphans if lane is None else lane.orphans)
-        except (NoRoomError, DeviceLostError) as error:
-            # Another program on this node was faster. The agent's event tells when its reservation
-            # ends.
-            waiting.why = agent_refused(waiting.pending.request, str(error))
-            if lane is not None:
-                lane.refused = str(error)
-            return waiting.is_growth
-        except AgentUnavailableError as error:
-            if self._lanes:
-                waiting.why = agent_unavailable(waiting.pending.request, str(error))
-            else:
-                self._wait_for_agent(error)
-            return False
-        except AliquotError as error:
-            self._refuse(waiting, error)
-            self._work.set()  # what was planned for it is for others
-            return False
-        self._deliver(waiting, grant, admit)
-        return True
-
-    async def _ask_agent(self, agent: Agent, waiting: Waiting, admit: Admit, orphans: set[str]) -> Grant:
-        kernel_id, request = admit.kernel_id, waiting.pending.request
-        if waiting.is_return:
-            grant = self._ledger.snapshot().holdings[kernel_id].grant
-            await agent.readmit(kernel_id)
-            return grant
-        if not waiting.is_growth:
-            return await reserve(agent, orphans, waiting.requester, request, admit.placement())
-        self._committing[kernel_id] = asyncio.get_running_loop().create_future()
-        try:
-            return await agent.resize(kernel_id, request)
-        finally:
-            self._committing.pop(kernel_id).set_result(None)
-
-    def _deliver(self, waiting: Waiting, grant: Grant, admit: Admit) -> None:
-        # The agent knows the residency mode; its grants do not tell it.
-        asked = replace(grant.request, residency=waiting.pending.request.residency)
-        grant = replace(grant, request=asked)
-        if waiting.is_return:
-            return self._deliver_return(waiting, grant, admit)
-        if waiting.is_growth:
-            return self._deliver_size(waiting, grant)
-        holding = Holding(grant, waiting.requester, waiting.shown_since, queued_at=waiting.pending.since)
-        holding = replace(holding, granted_at=self._clock.now(), is_backfilled=admit.is_backfilled, passed=admit.passed)
-        self._ledger.commit(granted=[holding])
-        if self._queue.grant(waiting, grant):
-            self._log.info("kernel=%s granted=%s owner=%s", grant.kernel_id, grant.request.gpus, grant.owner)
-            return
-        # The request was withdrawn while the agent reserved it.
-        self._releases.add(grant.kernel_id, grant.node)
-        self._work.set()
-
-    def _deliver_return(self, waiting: Waiting, grant: Grant, admit: Admit) -> None:
-        holding = self._ledger.snapshot().holdings.get(grant.kernel_id)
-        if holding is None:
-            return  # it ended while the agent answered
-        back = replace(holding, is_evicted=False, leaves_for="", granted_at=self._clock.now())
-        back = replace(back, is_backfilled=admit.is_backfilled, passed=admit.passed)
-        self._ledger.commit(granted=[back])
-        self._queue.grant(waiting, grant)
-        self._log.info("kernel=%s returned=%s owner=%s", grant.kernel_id, grant.request.gpus, grant.owner)
-
-    def _deliver_size(self, waiting: Waiting, grant: Grant) -> None:
-        holding = self._ledger.snapshot().holdings.get(grant.kernel_id)
-        if holding is None or grant.kernel_id in self._releases:
-            return  # it ended while the agent answered, and what it holds ends with it
-        self._ledger.commit(granted=[holding.resized(grant)])
-        self._queue.grant(waiting, grant)
-        self._log.info("kernel=%s resized=%s generation=%d", grant.kernel_id, grant.request.gpus, grant.generation)
-        self._tell_size(grant.kernel_id, grant)
-
-    def _refuse(self, waiting: Waiting, error: AliquotError) -> None:
-        self._log.info("kernel=%s refused=%s reason=%s", waiting.requester.kernel_id, type(error).__name__, error)
-        self._queue.refuse(waiting, error)
-        if waiting.is_growth and not waiting.is_return:
-            self._tell_size(waiting.requester.kernel_id, error)
-
-    def _tell_size(self, kernel_id: str, outcome: Grant | AliquotError) -> None:
-        for observer in self._resize_observers:
-            observer(kernel_id, outcome)
+    def _wait_for_lead(self) -> None:
+        """Keep the requests while another replica may lead, which has them in its queue, too."""
+        self._rank()
+        for waiting in self._queue:
+            waiting.why = agent_unavailable(waiting.pending.request, CUT_OFF)
 
     def _wait_for_agent(self, error: AliquotError) -> None:
         """Keep the requests while the agent is away.
 
         Those that have waited for it for too long are refused.
         """
+        if not self._settings.lead.is_current():
+            return self._wait_for_lead()
         self._rank()
         now, away_since = self._clock.now(), self._agent.unavailable_since
         for waiting in self._queue:
             refusal = refusal_without_agent(waiting, away_since, self._settings, now, error)
             if refusal is not None:
-                self._refuse(waiting, refusal)
+                self._commits.refuse(waiting, refusal)
             else:
                 waiting.why = agent_unavailable(waiting.pending.request, str(error))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
+from jupyter_aliquot.gateway.base.lead import ALONE, Lead
 from jupyter_aliquot.gateway.teams.values import Quotas
 from jupyter_aliquot.provisioner.resources import Grant, Request
 
@@ -87,6 +88,8 @@ class AdmissionSettings:
     cordon_of: Callable[[str], Cordon | None] = lambda node: None
     # Returns the devices that go soon, by UUID: their kernels leave them, and none starts there.
     leaving_devices: Callable[[], frozenset[str]] = frozenset
+    # Without it, grants and evictions wait, and no request is refused.
+    lead: Lead = ALONE
     check_class: ClassCheck = allow_all_classes
     check_queue: QueueCheck = allow_any_queue
     check_budget: BudgetCheck = allow_all_budgets

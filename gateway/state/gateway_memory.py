@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,10 +10,10 @@ from jupyter_core.paths import jupyter_data_dir
 from jupyter_server.serverapp import ServerApp
 from traitlets.config import Config
 
+from jupyter_aliquot.gateway.base.lead import ALONE, Lead
 from jupyter_aliquot.gateway.config import Aliquot
 from jupyter_aliquot.provisioner.errors import StateError
 
-from .leadership import always
 from .session_table import usable_database
 from .state_dir import GatewayFolder, NameTakenError, claim_folder, default_name
 
@@ -25,14 +24,11 @@ _FOR_EVER_SECONDS = 100 * 365 * _DAY_SECONDS
 
 @dataclass(frozen=True)
 class GatewayMemory:
-    """The gateway's state folder; None where no state is kept, for the reasons in ``remarks``.
-
-    ``leads`` returns whether no other replica of this gateway can lead now.
-    """
+    """The gateway's state folder, None where no state is kept, for the reasons in ``remarks``; and its lead."""
 
     folder: GatewayFolder | None = None
     remarks: tuple[str, ...] = ()
-    leads: Callable[[], bool] = always
+    lead: Lead = ALONE
 
     def tell_stopping(self) -> None:
         if self.folder is not None:
@@ -47,7 +43,7 @@ def claim_memory(
     server: ServerApp,
     settings: Aliquot,
     log: logging.Logger,
-    leads: Callable[[], bool] = always,
+    lead: Lead = ALONE,
     *,
     is_remote: bool = False,
 ) -> GatewayMemory:
@@ -68,10 +64,10 @@ def claim_memory(
             server.exit(1)
         log.error("state=unavailable reason=%s", error)
         lost = "notebooks will not find their kernels after a restart" if is_remote else "kernels end with it"
-        return GatewayMemory(None, (f"This server's {lost}, because it can keep no state: {error}.",), leads)
+        return GatewayMemory(None, (f"This server's {lost}, because it can keep no state: {error}.",), lead)
     log.info("gateway=%s state=%s", folder.name, folder.path)
     keep_sessions(server, folder, "RemoteSessionManager" if is_remote else "OwnedSessionManager", log)
-    return GatewayMemory(folder, leads=leads)
+    return GatewayMemory(folder, lead=lead)
 
 
 def keep_sessions(server: ServerApp, folder: GatewayFolder, manager: str, log: logging.Logger) -> None:

@@ -8,29 +8,25 @@ import os
 import platform
 import signal
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import FrameType
 
+from jupyter_aliquot.gateway.base.lead import ALONE, Lead
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, find_runtime_dir, prepare_runtime_dir
 
 _LOST = "lease=lost; this replica ends, for another one leads. Its kernels run on"
 
 
-def always() -> bool:
-    """Return True: a gateway without replicas leads."""
-    return True
-
-
-def lead(namespace: str, lease: str, log: logging.Logger, runtime_dir: str = "") -> Callable[[], bool]:
-    """Wait until this replica leads; return whether no other one can by now. Blocks.
+def lead(namespace: str, lease: str, log: logging.Logger, runtime_dir: str = "") -> Lead:
+    """Wait until this replica leads, and return its lead. Blocks.
 
     The process ends when another one leads. Each renewal touches the file ``leads`` in the runtime folder
     (empty: the usual one), at which the readiness probe looks. Without a *lease* there are no replicas.
     """
     if not lease:
-        return always
+        return ALONE
     # The client of Kubernetes is an extra, and takes half a second.
     from jupyter_aliquot.provisioner.kubernetes.client import find_configuration
     from jupyter_aliquot.provisioner.kubernetes.lease import Leadership
@@ -49,7 +45,7 @@ def lead(namespace: str, lease: str, log: logging.Logger, runtime_dir: str = "")
         os._exit(1)
 
     leadership.keep(end)
-    return leadership.is_current
+    return leadership
 
 
 def _touch(runtime: RuntimeDir) -> None:

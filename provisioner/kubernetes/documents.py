@@ -5,11 +5,12 @@ It knows nothing of their contents.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from jupyter_aliquot.provisioner.containers.plan import LABEL_PREFIX
 
-from .client import ClusterClient, ClusterError, Collection, Object
+from .client import ClusterAwayError, ClusterClient, ClusterError, Collection, Object
 from .objects import metadata, object_name
 from .pods.owner import with_owner_now
 from .record import GATEWAY_LABEL, MANAGED_BY_LABEL, MANAGER, ROLE_LABEL, label_value
@@ -20,9 +21,15 @@ _DATA = "document"
 
 
 class Documents:
-    """The documents of one kind, such as ``record``, each by its key. Methods raise ClusterError."""
+    """The documents of one kind, such as ``record``, each by its key. Methods raise ClusterError.
 
-    def __init__(self, client: ClusterClient, cluster: Cluster, kind: str) -> None:
+    ``leads`` returns whether no other replica can lead now: while one can, nothing is changed.
+    """
+
+    def __init__(
+        self, client: ClusterClient, cluster: Cluster, kind: str, leads: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._leads = leads
         self._client = client
         self._cluster = cluster
         self._kind = kind
@@ -68,5 +75,7 @@ class Documents:
         return object_name(f"aliquot-{self._kind}", key)
 
     def _call(self, method: str, name: str, body: Object, kind: str = "application/json") -> None:
+        if not self._leads():
+            raise ClusterAwayError("another replica of the gateway may lead")
         path = f"{self._maps.path}/{name}".rstrip("/")
         self._client.blocking_call(method, path, {}, body, kind)

@@ -176,7 +176,7 @@ class Lane:
             lanes.ledger.doubt(agent.name)
         told = await lanes.releases.tell(agent, self._is_here)
         try:
-            await release_orphans(agent, self.orphans, lanes.log)
+            await release_orphans(agent, self.orphans, lanes.log, lanes.renewal.lead)
             await lanes.renewal.renew(agent, lanes.ledger.on(agent.name))
             if told:
                 await agent.refresh()
@@ -187,7 +187,7 @@ class Lane:
         """Tell it of ended grants once more, after its stop."""
         resolve(await self._lanes.releases.tell(self.agent, self._is_here))
         with suppress(AgentUnavailableError):
-            await release_orphans(self.agent, self.orphans, self._lanes.log)
+            await release_orphans(self.agent, self.orphans, self._lanes.log, self._lanes.renewal.lead)
 
     async def stop(self) -> None:
         task, self._task = self._task, None

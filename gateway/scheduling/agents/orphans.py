@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from jupyter_aliquot.gateway.base.lead import ALONE, Lead
 from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
 from jupyter_aliquot.gateway.scheduling.snapshot import Agent
 from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError
@@ -33,9 +34,14 @@ async def reserve(
     return grant
 
 
-async def release_orphans(agent: ReleasingAgent, orphans: set[str], log: logging.Logger) -> None:
-    """Release what the agent may hold. Raises AgentUnavailableError, and then keeps the rest of *orphans*."""
+async def release_orphans(agent: ReleasingAgent, orphans: set[str], log: logging.Logger, lead: Lead = ALONE) -> None:
+    """Release what the agent may hold. Raises AgentUnavailableError, and then keeps the rest of *orphans*.
+
+    Without the *lead* all stay: another replica may have been granted the same kernels.
+    """
     for kernel_id in sorted(orphans):
+        if not lead.is_current():
+            return
         try:
             await agent.release(kernel_id)
         except AgentUnavailableError:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
+from jupyter_aliquot.gateway.base.lead import ALONE, Lead
 from jupyter_aliquot.gateway.base.tasks import in_groups
 from jupyter_aliquot.gateway.scheduling.ledger import Holding, KernelRef, Ledger
 from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError
@@ -26,6 +27,7 @@ class Renewal:
     """Renews unconfirmed grants, and writes what came of it into admission's ledger.
 
     *ended* has the kernels whose grant has ended; *tell_size* is called with a grant of another size.
+    Without the *lead* they stay unconfirmed: their kernels may have ended at another replica.
     """
 
     def __init__(
@@ -34,7 +36,9 @@ class Renewal:
         ended: Container[str],
         tell_size: Callable[[str, Grant], None],
         log: logging.Logger,
+        lead: Lead = ALONE,
     ) -> None:
+        self.lead = lead
         self._ledger = ledger
         self._ended = ended
         self._tell_size = tell_size
@@ -50,7 +54,7 @@ class Renewal:
 
     async def _renew(self, agent: RenewingAgent, holding: Holding) -> bool:
         kernel_id = holding.grant.kernel_id
-        if kernel_id in self._ended:
+        if kernel_id in self._ended or not self.lead.is_current():
             return True
         try:
             renewed = await agent.renew(holding.requester, holding.grant)

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Protocol
 
 from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.base.lead import ALONE, Lead
 from jupyter_aliquot.gateway.scheduling.cordons import DRAIN
 from jupyter_aliquot.gateway.scheduling.ledger import Holding, Leaving, Ledger, Node
 from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError, GrantError
@@ -41,10 +42,13 @@ class EvictingAgent(Protocol):
 class Evictor:
     """The evictions under way. It writes the facts about leaving into admission's ledger, and nothing else.
 
-    ``again`` has the queue looked at again.
+    ``again`` has the queue looked at again. Without the ``lead`` it tells agents nothing.
     """
 
-    def __init__(self, ledger: Ledger, clock: Clock, again: Callable[[], None], log: logging.Logger) -> None:
+    def __init__(
+        self, ledger: Ledger, clock: Clock, again: Callable[[], None], log: logging.Logger, lead: Lead = ALONE
+    ) -> None:
+        self._lead = lead
         self._ledger = ledger
         self._clock = clock
         self._again = again
@@ -105,7 +109,7 @@ class Evictor:
 
     async def _evict(self, agent: EvictingAgent, one: Evict) -> None:
         holding = self._holding(one.kernel_id)
-        if holding is None or holding.is_evicted or holding.is_ended:
+        if holding is None or holding.is_evicted or holding.is_ended or not self._lead.is_current():
             return
         if holding.is_leaving:
             self._change(one.kernel_id, lambda now: replace(now, leaves_for=one.wanted_by))
@@ -142,6 +146,8 @@ class Evictor:
 
     async def _call_off(self, agent: EvictingAgent, kernel_id: str, why: str = "") -> None:
         """Have a kernel stay that was told to leave; ``why`` it could not leave, if it could not."""
+        if not self._lead.is_current():
+            return
         try:
             await agent.readmit(kernel_id)
         except AliquotError as error:

@@ -65,12 +65,13 @@ class Scene:
     def __init__(self, double: ApiDouble) -> None:
         double.allowed = [(verb, one.resource) for one in PERMISSIONS for verb in one.verbs]
         self.double = double
+        self.leads = True
         self.client = ClusterClient(configuration_of(double))
         self.table = Table()
         self.mirror = SessionMirror(self.documents("session"), lambda: self.table, LOG)  # type: ignore[arg-type,return-value]
 
     def documents(self, kind: str) -> Documents:
-        return Documents(self.client, Cluster("default", "g", "relay:1"), kind)
+        return Documents(self.client, Cluster("default", "g", "relay:1"), kind, lambda: self.leads)
 
     def write(self, session: str, **told: str) -> None:
         row = {"session_id": session, "path": "a.ipynb", "name": "a", "type": "notebook", "kernel_id": "k1"}
@@ -150,6 +151,30 @@ def test_sessions_are_told_on_after_a_table_that_was_locked(play: Play) -> None:
         scene.table.add("s3", "c.ipynb")
         scene.table.locks = 1
         await scene.mirror.stop()  # a failure does not keep the server from its end
+
+    play(act)
+
+
+def test_a_replica_that_may_not_lead_changes_no_document_of_the_next_one(
+    play: Play, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def act(scene: Scene) -> None:
+        await scene.mirror.restore()
+        records = ClusterRecords(scene.documents("record"), LOG)
+        records.write(KernelRecord("k", "ada", "python3", KernelState.PENDING, 1e9, ""))
+        scene.table.add("s1", "a.ipynb")
+        await scene.until({"s1"})
+        scene.leads = False
+        records.remove("k")
+        assert "cannot be removed" in records.problem
+        scene.table.add("s2", "b.ipynb")
+        while True:
+            await asyncio.sleep(0.01)
+            if "sessions=later" in caplog.text:
+                break
+        assert (set(scene.documents("record").read()), scene.kept()) == ({"k"}, {"s1"})
+        scene.leads = True
+        await scene.until({"s1", "s2"})
 
     play(act)
 

@@ -87,6 +87,7 @@ class Scene:
     ) -> None:
         self.double, self.waiting, self.devices = double, queue(), tuple[DeviceStatus, ...]()
         self.plans = self.looks = 0
+        self.leads = True
         self.clock: SystemClock = SystemClock() if client is ClusterClient else Fast()
         double.allowed = [(verb, one.resource) for one in PERMISSIONS for verb in one.verbs]
         settings = HolderPods(config=Config({"HolderPods": {"most": 2, "guaranteed": 0, **told}})).settings("relay:1")
@@ -98,7 +99,12 @@ class Scene:
             lambda: self.devices,
             self.clock,
             logging.getLogger("test"),
+            self,
         )
+
+    def is_current(self) -> bool:
+        """Return whether this replica leads. Called by the keeper."""
+        return self.leads
 
     def _seen(self) -> AdmissionSnapshot:
         self.looks += 1
@@ -169,6 +175,29 @@ def test_a_holder_that_the_cluster_ends_keeps_its_gpu_until_kernels_have_left(a_
         await until(lambda: not scene.pods())
         scene.devices = ()
         await until(lambda: not scene.keeper.leaving_devices)
+
+    scene.run(act)
+
+
+def test_a_replica_that_may_not_lead_makes_and_ends_no_holder(a_double: ApiDouble) -> None:
+    scene = Scene(a_double, Seeing, idle_seconds=0)
+
+    async def act(until: Any) -> None:
+        async def looked_again() -> None:
+            before = scene.looks
+            await until(lambda: scene.looks > before + 3)
+
+        scene.leads, scene.waiting = False, queue(100)
+        await looked_again()
+        assert not scene.pods()
+        scene.leads = True
+        await until(scene.pods)
+        scene.hold(kernels=1)
+        scene.leads, scene.devices, scene.waiting = False, (device(scene.pods()[0]["metadata"]["name"], 0),), queue()
+        await looked_again()
+        assert all("deletionTimestamp" not in one["metadata"] for one in scene.pods())
+        scene.leads = True
+        await until(lambda: all("deletionTimestamp" in one["metadata"] for one in scene.pods()))
 
     scene.run(act)
 

@@ -114,10 +114,36 @@ def node(busy_seconds: float, charged: int = 0) -> NodeView:
     return NodeView(read_status({**report, "kernels": [kernel]}))
 
 
+class LeadByHand:
+    is_held = True
+
+    def is_current(self) -> bool:
+        return self.is_held
+
+
 def a_scene(metadata: dict[str, Any] | None = None) -> tuple[Clock, Kernels, Culler]:
     clock = Clock()
     kernels = Kernels(clock, metadata)
     return clock, kernels, Culler(kernels, POLICY, clock, LOG)
+
+
+async def test_a_replica_that_may_not_lead_ends_no_kernel_and_announces_it_anew_later() -> None:
+    clock, lead = Clock(), LeadByHand()
+    kernels = Kernels(clock)
+    culler = Culler(kernels, POLICY, clock, LOG, lead=lead)
+    clock.seconds = 1090.0
+    await culler.check()
+    assert "k1" in culler.announced()
+    lead.is_held = False
+    clock.seconds = 5000.0
+    await culler.check()
+    assert (culler.announced(), kernels.ended) == ({}, [])
+    lead.is_held = True
+    await culler.check()
+    assert (culler.announced()["k1"].at, kernels.ended) == (5010.0, [])
+    clock.seconds = 5010.0
+    await culler.check()
+    assert len(kernels.ended) == 1
 
 
 async def test_a_plain_kernel_without_a_relay_is_ended_by_what_jupyter_saw() -> None:

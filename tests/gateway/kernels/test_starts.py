@@ -219,7 +219,12 @@ async def test_a_recovered_process_of_root_is_not_started_again(a_gateway: Any, 
     assert not managed.has_kernel
 
 
-@pytest.mark.parametrize("services", [KernelServices(leads=lambda: False)], ids=["cut off"])
+class NoLead:
+    def is_current(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("services", [KernelServices(lead=NoLead())], ids=["cut off"])
 async def test_a_replica_whose_lease_may_be_anothers_refuses_starts(a_gateway: Any, jp_fetch: Any) -> None:
     code, told = await refusal(post(jp_fetch, "python3"))
     assert code == 503

@@ -108,3 +108,15 @@ async def test_kernels_with_processes_past_the_hook_are_ended_where_the_policy_s
     for code, message in reasons:
         assert code is EndingCode.UNCONTROLLED
         assert "process 77 (python3) has 3.0 GiB on gpu0: not registered" in message
+
+
+async def test_a_replica_that_may_not_lead_ends_no_kernel() -> None:
+    class NoLead:
+        def is_current(self) -> bool:
+            return False
+
+    manager = Manager("k1")
+    guard = InterceptionGuard(manager, logging.getLogger("test"), lead=NoLead())
+    guard.check(node(kernel("k1", "alice", interception="failed: cuInit reached the driver")))
+    await guard.stop()
+    assert manager.kernels == {"k1"}
