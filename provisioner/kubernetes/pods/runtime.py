@@ -255,9 +255,11 @@ class PodRuntime:
     async def revive(self, found: FoundContainer) -> RelayRecord | None:
         """Start a relay for a kernel whose relay ended with its container or machine.
 
-        None: the pod is no more, or its keys are lost. Raises EngineError and RelayError while neither is known.
+        None: the pod is no more, or its keys are lost. Raises EngineError and RelayError while neither is known,
+        or while another replica may lead, which starts one, too.
         """
         name, uid = _of(found.process)
+        self._open().check_lead()
         try:
             seen = await self._store().with_secret(name, uid, time.monotonic() + _REVIVE_SECONDS)
             if seen is None:
@@ -267,6 +269,7 @@ class PodRuntime:
             self._log.error("kernel=%s relay=not_revived reason=%s", found.process.kernel_id, error)
             return None
         await ensure_relay_host(self._runtime)
+        self._open().check_lead()  # the calls may have lasted longer than the Lease
         return await self._start_relay(request)
 
     async def _start_relay(self, request: RelayRequest) -> RelayRecord:

@@ -237,10 +237,13 @@ class PodStore:
 
     async def delete(self, name: str, uid: str, grace_seconds: int | None) -> None:
         """Delete a pod, and no other of its name; a missing one is no error. Raises ClusterError."""
+        await self._delete_of(self._pods, name, uid, grace_seconds)
+
+    async def _delete_of(self, collection: Collection, name: str, uid: str, grace_seconds: int | None = None) -> None:
         try:
-            await self._client.delete(self._pods, name, uid, grace_seconds)
+            await self._client.delete(collection, name, uid, grace_seconds)
         except ClusterError as error:
-            if error.code != 409:  # another pod has the name by now
+            if error.code != 409:  # another object has the name by now
                 raise
 
     def delete_later(self, name: str, uid: str, grace_seconds: int | None) -> None:
@@ -262,7 +265,7 @@ class PodStore:
         pod = self.pod(name, uid)
         if pod is None:
             return
-        self._check_lead()
+        self.check_lead()
         containers = copy.deepcopy(pod["spec"]["containers"])
         for one in containers:
             if one["name"] == KERNEL_CONTAINER:
@@ -287,7 +290,7 @@ class PodStore:
     async def _create(self, told: Object) -> Object:
         name = told["metadata"]["name"]
         while True:
-            self._check_lead()
+            self.check_lead()
             try:
                 made = await self._client.create(self._pods, told)
             except ClusterError as error:
@@ -297,28 +300,27 @@ class PodStore:
                 self._keep_or_disown(made)
                 return made
             found = await self._read(name)
-            self._check_lead()  # the calls may have lasted longer than the Lease: the pod may be its next holder's
+            self.check_lead()  # the calls may have lasted longer than the Lease: the pod may be its next holder's
             if found is None:
                 continue
             before, now = found["metadata"], told["metadata"]
             is_same = (before.get("annotations") or {}).get(RECORD_ANNOTATION) == now["annotations"][RECORD_ANNOTATION]
             if is_same and before["uid"] not in self._disowned:
                 return found  # the answer to an earlier try was lost
-            if any(
-                (before.get("labels") or {}).get(one) != now["labels"][one] for one in (KERNEL_LABEL, GATEWAY_LABEL)
-            ):
+            if _is_anothers(found, told):
                 raise LaunchError(f"The pod {name} is there already, and is no kernel of this gateway. Delete it")
             await self.delete(name, before["uid"], 0)  # what is left of the kernel's last run
             await self._sleep(_LOOK_SECONDS)
 
-    def _check_lead(self) -> None:
+    def check_lead(self) -> None:
+        """Refuse what another replica may do by now. Raises ClusterAwayError."""
         if not self._leads():
             raise ClusterAwayError("another replica of the gateway may lead")
 
     def _keep_or_disown(self, made: Object) -> None:
         """Delete a pod of this replica's own that came late, when another replica may lead."""
         try:
-            self._check_lead()
+            self.check_lead()
         except ClusterAwayError:
             self._disowned.add(made["metadata"]["uid"])
             self.delete_later(made["metadata"]["name"], made["metadata"]["uid"], 0)
@@ -327,19 +329,37 @@ class PodStore:
     async def _create_secret(self, told: Object) -> Object:
         name = told["metadata"]["name"]
         while True:
-            self._check_lead()
+            self.check_lead()
             try:
                 return await self._client.create(self._secrets, told)
             except ClusterError as error:
                 if error.code != 409 or error.reason != "AlreadyExists":
                     raise
-            self._check_lead()
-            # It is immutable, and of the kernel's last run.
-            await self._client.delete(self._secrets, name)
+            found = await self._read(name, self._secrets)
+            if found is None:
+                continue
+            if _is_of(found, told) and found.get("data") == told["data"]:
+                return found  # the answer to an earlier try was lost
+            self._check_secret(found, await self._read(name), told)
+            self.check_lead()
+            # It is immutable, and of the kernel's last run. By its uid no later one of the name is meant.
+            await self._delete_of(self._secrets, name, found["metadata"]["uid"])
 
-    async def _read(self, name: str) -> Object | None:
+    def _check_secret(self, found: Object, pod: Object | None, told: Object) -> None:
+        """Check that a Secret is left from an earlier run of the kernel. Raises LaunchError.
+
+        *pod* is the one of the name now. A Secret of its, where this start's pod was another, is of
+        another replica's start.
+        """
+        name = told["metadata"]["name"]
+        if _is_anothers(found, told):
+            raise LaunchError(f"The Secret {name} is there already, and is no kernel's of this gateway. Delete it")
+        if pod is None or pod["metadata"]["uid"] != _owner_of(told):
+            raise LaunchError(f"The pod {name} was replaced by another program while its kernel started")
+
+    async def _read(self, name: str, collection: Collection | None = None) -> Object | None:
         try:
-            return await self._client.read(self._pods, name)
+            return await self._client.read(collection or self._pods, name)
         except ClusterError as error:
             if error.code == 404:
                 return None
@@ -361,6 +381,22 @@ class PodStore:
 
 
 _KINDS = ("requests", "limits")
+
+
+def _is_anothers(found: Object, told: Object) -> bool:
+    """Return whether an object is of no start of this kernel by this gateway."""
+    labels, ours = found["metadata"].get("labels") or {}, told["metadata"]["labels"]
+    return any(labels.get(one) != ours[one] for one in (KERNEL_LABEL, GATEWAY_LABEL))
+
+
+def _owner_of(secret: Object) -> str:
+    """Return the uid of the pod with which a Secret goes; empty without one."""
+    owners = secret["metadata"].get("ownerReferences") or ()
+    return next((str(one["uid"]) for one in owners if one.get("kind") == "Pod"), "")
+
+
+def _is_of(found: Object, told: Object) -> bool:
+    return not _is_anothers(found, told) and _owner_of(found) == _owner_of(told)
 
 
 def relay_request(pod: Object, keys: RelayKeys) -> RelayRequest:

@@ -199,6 +199,94 @@ def test_a_replica_that_loses_the_lease_while_it_makes_a_pod_leaves_only_the_oth
     play(scene)
 
 
+def a_secret(uid: str, **labels: str) -> dict[str, Any]:
+    told = {f"aliquot.dev/{name.replace('_', '-')}": value for name, value in labels.items()}
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": NAME, "uid": uid}
+    return {"metadata": {"name": NAME, "labels": told, "ownerReferences": [owner]}, "data": {"token": "b2xk"}}
+
+
+def test_the_secret_of_the_last_run_is_replaced_and_no_other_one(play: Callable[[Scene], None]) -> None:
+    async def scene(place: Place) -> None:
+        def replaced(kernel: str) -> None:
+            def put(resource: str, told: dict[str, Any]) -> None:
+                if resource == "pods":  # owned by another pod that is there, so that it is not collected
+                    place.double.store.create(SECRETS, "default", a_secret(other, kernel_id=kernel, gateway="g"))
+
+            place.double.store.admission[:] = [put]
+
+        other = place.double.store.create(PODS, "default", {"metadata": {"name": "other"}})["metadata"]["uid"]
+        replaced("k1")
+        await place.started()
+        secret = place.double.store.read(SECRETS, "default", NAME)
+        assert secret["metadata"]["ownerReferences"][0]["uid"] == place.uid()
+
+        place.double.store.delete(PODS, "default", NAME, {"gracePeriodSeconds": 0})
+        replaced("of another")
+        with pytest.raises(LaunchError, match=f"The Secret {NAME} is there already, and is no kernel's of this"):
+            await place.runtime.create(place.launch())
+        assert place.double.store.read(SECRETS, "default", NAME)["data"] == {"token": "b2xk"}
+        await until(lambda: not place.is_there())
+
+    play(scene)
+
+
+def test_the_secret_of_another_replicas_start_stays(play: Callable[[Scene], None]) -> None:
+    async def scene(place: Place) -> None:
+        def another_starts(resource: str, told: dict[str, Any]) -> None:
+            if resource != "secrets":
+                return
+            store.admission.clear()  # between this replica's pod and its Secret the other one makes both
+            pod = place.pod()
+            store.delete(PODS, "default", NAME, {"gracePeriodSeconds": 0})
+            made = store.create(PODS, "default", {"metadata": {**pod["metadata"], "ownerReferences": []}})
+            uid.append(made["metadata"]["uid"])
+            secret = a_secret(uid[0], kernel_id="k1", gateway="g")
+            store.create(SECRETS, "default", secret)
+            raise Failure(409, "AlreadyExists", f'secrets "{NAME}" already exists')
+
+        uid: list[str] = []
+        store = place.double.store
+        store.admission.append(another_starts)
+        with pytest.raises(LaunchError, match=f"The pod {NAME} was replaced by another program"):
+            await place.runtime.create(place.launch())
+        assert store.read(SECRETS, "default", NAME)["data"] == {"token": "b2xk"}
+        assert place.uid() == uid[0]
+
+    play(scene)
+
+
+def test_a_secret_whose_answer_was_lost_is_this_starts_own(play: Callable[[Scene], None]) -> None:
+    async def scene(place: Place) -> None:
+        made: list[dict[str, Any]] = []
+
+        def lose(resource: str, told: dict[str, Any]) -> None:
+            if resource == "secrets":
+                place.double.store.admission.clear()
+                made.append(place.double.store.create(SECRETS, "default", told))
+                raise Failure(503, "ServiceUnavailable", "the answer is lost")
+
+        place.double.store.admission.append(lose)
+        await place.started()
+        now = place.double.store.read(SECRETS, "default", NAME)["metadata"]["uid"]
+        assert now == made[0]["metadata"]["uid"]
+
+    play(scene)
+
+
+def test_a_replica_that_may_not_lead_starts_no_second_relay(play: Callable[[Scene], None]) -> None:
+    async def scene(place: Place) -> None:
+        await place.started()
+        leads = True
+        later = place.another(leads=lambda: leads)
+        (found,) = await later.find()
+        leads = False
+        with pytest.raises(ClusterAwayError, match="another replica of the gateway may lead"):
+            await later.revive(found)
+        await later.stop()
+
+    play(scene)
+
+
 def test_a_start_that_is_given_up_or_deleted_leaves_no_pod(play: Callable[[Scene], None]) -> None:
     async def scene(place: Place) -> None:
         given_up = asyncio.ensure_future(place.runtime.create(place.launch()))
