@@ -22,6 +22,11 @@ AUDIENCE = "aliquot-gateway"
 _PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 _NODE = "authentication.kubernetes.io/node-name"
 _LONGEST_TOKEN = 16_384
+# The words of the API server about a token whose time is over, or has not come yet by its clock.
+_EXPIRED = "token has expired"
+_EARLY = ("token is not valid yet", "token is issued in the future")
+# The gateway's clock may be behind that of the API server.
+_SKEW_SECONDS = 60.0
 
 
 class Reviewer(Protocol):
@@ -56,9 +61,23 @@ class ServiceAccountTokens:
         except EngineError as error:
             raise TokenUnknownError(f"Kubernetes cannot be asked about an agent's token: {error}") from error
         status = answer.get("status") or {}
-        if status.get("authenticated") is not True and _expiry(token) <= self.now():
-            raise TokenExpiredError("The agent's token has expired. Let the kubelet renew it in the pod's volume")
+        if status.get("authenticated") is not True:
+            self._check_time(token, str(status.get("error") or ""))
         return frozenset((self._node(status),))
+
+    def _check_time(self, token: str, told: str) -> None:
+        """Tell a refused token whose time is over, or has not come. Raises TokenExpiredError and TokenUnknownError.
+
+        The API server's clock decides, and its words tell. The time in the token tells of one that the
+        server forgot meanwhile.
+        """
+        if any(early in told for early in _EARLY):
+            raise TokenUnknownError(
+                f"Kubernetes takes the agent's token later: {told}. The clocks of its API servers differ, or that of "
+                "one was set back. Check their time synchronization"
+            )
+        if _EXPIRED in told or _expiry(token) <= self.now() + _SKEW_SECONDS:
+            raise TokenExpiredError("The agent's token has expired. Let the kubelet renew it in the pod's volume")
 
     def _node(self, status: dict[str, Any]) -> str:
         if status.get("authenticated") is not True:
