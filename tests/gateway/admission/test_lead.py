@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from typing import Any
 
 import pytest
 
 from jupyter_aliquot.gateway.scheduling.admission import Admission, KernelRef
+from jupyter_aliquot.gateway.scheduling.lending.reclaim import Evict
 from jupyter_aliquot.gateway.scheduling.wait_reason import WaitCode
 from jupyter_aliquot.gateway.teams.reading import read_quotas
 from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request
@@ -79,8 +79,8 @@ def test_a_request_whose_time_is_over_is_refused_by_the_replica_that_leads(play:
 
 def test_a_plan_that_outlasts_the_lead_is_not_carried_out(play: Any, settle: Any, a_lead: Any) -> None:
     async def scene(admission: Admission, agent: Any, clock: Any) -> None:
-        for asked_before in range(6):
-            # It leads when the cycle asks first, and no more at a later time in the same one.
+        for asked_before in range(3):
+            # The cycle asks before the plan and after it, and the commit asks again: it leads no more then.
             a_lead.is_held, a_lead.answers = False, [True] * asked_before
             waiting = starts(admission, f"k{asked_before}", 10)
             await settle()
@@ -108,6 +108,20 @@ def test_no_kernel_is_evicted_or_ended_for_another(play: Any, settle: Any, a_lea
         assert ended or agent.told_to_leave
 
     play(scene, devices=2, quotas=lambda: QUOTAS, lead=a_lead)
+
+
+def test_a_lane_that_outlasts_the_lead_tells_no_eviction(play: Any, settle: Any, a_lead: Any) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        agent.evicted = set()
+        await starts(admission, "k1")
+        a_lead.is_held = False
+        await admission.evictor.carry_out(agent, "node", [Evict("k1", "owed")])
+        assert agent.told_to_leave == set()
+        a_lead.is_held = True
+        await admission.evictor.carry_out(agent, "node", [Evict("k1", "owed")])
+        assert agent.told_to_leave == {"k1"}
+
+    play(scene, lead=a_lead)
 
 
 def test_an_eviction_under_way_is_not_called_off(play: Any, settle: Any, a_lead: Any) -> None:
@@ -196,7 +210,6 @@ def test_what_an_agent_may_hold_is_released_by_the_replica_that_leads(desk: Any,
     async def scene() -> None:
         clock = desk.clock()
         agent = desk.agent(clock)
-        agent._dice = random.Random(1)  # its answers take some turns of the loop
         async with desk.admission(agent, clock, lead=a_lead) as admission:
             asked = starts(admission, "k1")
             while True:

@@ -9,6 +9,8 @@ import pytest
 from tornado.httpclient import HTTPClientError
 
 from jupyter_aliquot.gateway.kernels.services import KernelServices
+from jupyter_aliquot.provisioner.errors import EngineUnavailableError
+from jupyter_aliquot.provisioner.terminations import EndingCode, asked_by_rule
 
 
 async def post(fetch: Any, name: str, **body: Any) -> dict[str, Any]:
@@ -219,12 +221,29 @@ async def test_a_recovered_process_of_root_is_not_started_again(a_gateway: Any, 
     assert not managed.has_kernel
 
 
-class NoLead:
+class LeadByHand:
+    def __init__(self, is_held: bool) -> None:
+        self.is_held = is_held
+
     def is_current(self) -> bool:
-        return False
+        return self.is_held
 
 
-@pytest.mark.parametrize("services", [KernelServices(lead=NoLead())], ids=["cut off"])
+@pytest.mark.parametrize("services", [KernelServices(lead=LeadByHand(True))], ids=["cut off later"])
+async def test_a_replica_that_lost_its_lease_ends_no_kernel_by_a_rule_and_does_for_its_owner(
+    a_gateway: Any, services: Any, jp_fetch: Any
+) -> None:
+    kernel = await post(jp_fetch, "python3")
+    services.lead.is_held = False
+    culled = asked_by_rule(EndingCode.CULLED, "after 60 min idle")
+    with pytest.raises(EngineUnavailableError, match="Requested the end of a kernel, but this replica"):
+        await a_gateway.kernels.end_kernel(kernel["id"], culled)
+    assert kernel["id"] in a_gateway.kernels
+    await jp_fetch("api", "kernels", kernel["id"], method="DELETE")
+    assert kernel["id"] not in a_gateway.kernels
+
+
+@pytest.mark.parametrize("services", [KernelServices(lead=LeadByHand(False))], ids=["cut off"])
 async def test_a_replica_whose_lease_may_be_anothers_refuses_starts(a_gateway: Any, jp_fetch: Any) -> None:
     code, told = await refusal(post(jp_fetch, "python3"))
     assert code == 503
