@@ -34,6 +34,7 @@ class ApiDouble:
         self.token: str | None = None
         # Verbs and resources for all but the doubles of nodes and control plane; None: all.
         self.allowed: list[tuple[str, str]] | None = None
+        self.used: set[tuple[str, str]] = set()  # those that were asked for and granted
         # While it is away, it ends each connection without an answer.
         self.is_away = False
         self.dropped = 0  # requests while it was away
@@ -217,6 +218,7 @@ class _Handler(BaseHTTPRequestHandler):
             if self.api.failures:
                 raise self.api.failures.pop(0)
             if (told := self.api.reviews.answer(self.command, self.path, self._body)) is not None:
+                self.api.used.add(("create", self.path.rpartition("/")[2]))
                 self._send(201 if self.command == "POST" else 200, json.dumps(told).encode())
                 return
             try:
@@ -249,6 +251,8 @@ class _Handler(BaseHTTPRequestHandler):
                 f'{asked.resource.full_name}{name} is forbidden: User "a-user" cannot {verb} resource '
                 f'"{asked.resource.plural}" in API group "{asked.resource.group}" in the namespace "{asked.namespace}"',
             )
+        if not is_a_doubles:
+            self.api.used.add((verb, resource))
 
     def _get(self, asked: _Request) -> tuple[int, Object] | None:
         store = self.api.store

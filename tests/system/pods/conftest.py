@@ -52,6 +52,27 @@ c.Limits.requests_per_second = 0
 """
 
 
+# The nodes' agents prove themselves by their pods' tokens, and objects go with the gateway's Deployment.
+AS_INSTALLED = """
+c.Aliquot.agent_token_file = ""
+c.Aliquot.agent_service_account = "aliquot-nodes/aliquot-agent"
+c.KernelPods.deployment = "aliquot-gateway"
+c.KernelPods.lease = "aliquot-gateway"
+"""
+NODES = ("gpu-a", "gpu-b")
+
+
+def token_of(node: str) -> str:
+    return f"the-token-of-the-agent-of-{node}"
+
+
+def review_of(node: str) -> dict[str, Any]:
+    """Return the answer of a TokenReview of the token of a node's agent."""
+    user = {"username": "system:serviceaccount:aliquot-nodes:aliquot-agent"}
+    extra = {"authentication.kubernetes.io/node-name": [node]}
+    return {"authenticated": True, "audiences": ["aliquot-gateway"], "user": {**user, "extra": extra}}
+
+
 class GpuNode:
     """A node of the cluster: the double's kubelet, and a real agent that is its device plugin and dials the gateway."""
 
@@ -62,7 +83,8 @@ class GpuNode:
         words = ["-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-memory", "1GiB"]
         words += ["--overcommit", "1", "--node", name, "--runtime-dir", str(self.run_dir), "--kernel-slots", "4"]
         words += ["--kubelet", str(self.node.kubelet.folder), "--gateway", f"http://127.0.0.1:{self.cable.port}"]
-        words += ["--token-file", str(folder / "token"), "--log-file", str(folder / f"{name}.log")]
+        (folder / f"{name}.token").write_text(token_of(name))
+        words += ["--token-file", str(folder / f"{name}.token"), "--log-file", str(folder / f"{name}.log")]
         self.agent = warm_start.start(warm_start.AGENT, words, env=environment)
 
     def close(self) -> None:
@@ -82,7 +104,7 @@ class Ring:
         self._starts = 0
         self.server = self.serve()
         try:
-            for name in ("gpu-a", "gpu-b"):
+            for name in NODES:
                 self.nodes[name] = GpuNode(double, name, folder, environment, port_of(self.server))
             wait_until(self.is_ready)
         except BaseException:
@@ -177,8 +199,8 @@ def the_ring() -> Iterator[Ring]:
 
 
 @contextmanager
-def a_ring() -> Iterator[Ring]:
-    """Run a cluster and its gateway. The benchmark uses it, too."""
+def a_ring(configuration: str = "") -> Iterator[Ring]:
+    """Run a cluster and its gateway, with this configuration beside the usual one. The benchmark uses it, too."""
     folder = Path(tempfile.mkdtemp(prefix="aqs-", dir="/tmp"))
     double = ApiDouble()
     double.allowed = [(verb, one.resource) for one in PERMISSIONS for verb in one.verbs]
@@ -187,9 +209,13 @@ def a_ring() -> Iterator[Ring]:
     context = {"name": "here", "context": {"cluster": "double", "user": "gateway"}}
     told = {"clusters": [cluster], "users": [user], "contexts": [context], "current-context": "here"}
     (folder / "kubeconfig").write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **told}))
+    double.reviews.tokens = {token_of(name): review_of(name) for name in NODES}
+    double.store.create(RESOURCES["deployments"], "default", {"metadata": {"name": "aliquot-gateway"}})
     (folder / "token").write_text("a-token-of-agents-of-this-test\n")
-    paths = {"token": str(folder / "token"), "state": str(folder / "state")}
-    (folder / "gateway.py").write_text(CONFIGURATION.format(**paths))
+    known = [f"{name} {token_of(name)}\n" for name in NODES]
+    (folder / "tokens").write_text("".join([(folder / "token").read_text(), *known]))
+    paths = {"token": str(folder / "tokens"), "state": str(folder / "state")}
+    (folder / "gateway.py").write_text(CONFIGURATION.format(**paths) + configuration)
     environment = {
         **os.environ,
         "KUBECONFIG": str(folder / "kubeconfig"),
