@@ -206,7 +206,8 @@ class PodRun(threading.Thread):
         except OSError as error:
             container.waiting = ("CreateContainerError", str(error))
         container.is_ready = container.is_started = "startupProbe" not in told and "readinessProbe" not in told
-        self._report()
+        if told.get("restartPolicy") != "Always":
+            self._report()  # a kubelet tells it beside its work: the next container waits for no answer of the server
 
     def _restart(self, told: Object, container: Container) -> None:
         container.restarts += 1

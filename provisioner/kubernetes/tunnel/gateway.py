@@ -57,6 +57,8 @@ class KernelTunnel:
         self._context: ssl.SSLContext | None = None
         self._servers: list[asyncio.AbstractServer] = []
         self._passing: set[asyncio.Task[None]] = set()
+        # The first connection to each socket, made while the kernel starts: handshakes take time.
+        self._ahead: dict[str, asyncio.Future[Stream]] = {}
         self._keeper: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -95,7 +97,9 @@ class KernelTunnel:
         try:
             while True:
                 try:
-                    life = await self.open(LIFE)
+                    life = await self._connect(LIFE)
+                    self._ahead = {one: asyncio.ensure_future(self._connect(one)) for one in CHANNELS}
+                    await self._accepted(life)
                     waits.reset()
                     await self._lead(life)
                 except StateError as error:
@@ -104,6 +108,8 @@ class KernelTunnel:
                     self._log.debug("kernel=%s tunnel=lost reason=%s", self._kernel_id, error)
                 except Exception:
                     self._log.exception("kernel=%s tunnel=failed; it is made again", self._kernel_id)
+                finally:
+                    await self._drop_ahead()
                 await asyncio.sleep(waits.next_seconds())
         finally:
             await self._stop_leading()
@@ -151,7 +157,7 @@ class KernelTunnel:
             assert task is not None  # asyncio runs each connection in a task
             self._passing.add(task)
             try:
-                await pipe((reader, writer), await self.open(channel))
+                await pipe((reader, writer), await self._opened(channel))
             except (OSError, asyncio.TimeoutError, EngineError) as error:
                 self._log.debug("kernel=%s channel=%s lost reason=%s", self._kernel_id, channel, error)
             finally:
@@ -160,8 +166,41 @@ class KernelTunnel:
 
         return handle
 
+    async def _opened(self, channel: str) -> Stream:
+        """Return the connection that was made ahead, or a new one. Raises OSError, TimeoutError and EngineError."""
+        ahead = self._ahead.pop(channel, None)
+        if ahead is None:
+            return await self.open(channel)
+        stream = await ahead
+        await within(self._accepted(stream), _CONNECT_SECONDS)
+        return stream
+
+    async def _drop_ahead(self) -> None:
+        ahead, self._ahead = list(self._ahead.values()), {}
+        for one in ahead:
+            one.cancel()
+        for one in await asyncio.gather(*ahead, return_exceptions=True):
+            if isinstance(one, tuple):
+                one[1].close()
+
     async def open(self, channel: str) -> Stream:
         """Return a connection to one of the kernel's sockets. Raises OSError, TimeoutError and EngineError."""
+        stream = await self._connect(channel)
+        # The kernel may take long to make its sockets.
+        await (self._accepted(stream) if channel == LIFE else within(self._accepted(stream), _CONNECT_SECONDS))
+        return stream
+
+    async def _accepted(self, stream: Stream) -> None:
+        """Wait for the sidecar's word; a connection without it is closed. Raises OSError and EngineError."""
+        try:
+            if await stream[0].readline() != OK:
+                raise EngineUnavailableError("the pod's sidecar refused the connection")
+        except BaseException:
+            stream[1].close()
+            raise
+
+    async def _connect(self, channel: str) -> Stream:
+        """Return a connection that asked for a channel. Raises OSError, TimeoutError and EngineError."""
         keys = await self._known_keys()
         if self._context is None:
             self._context = client_context(keys)
@@ -170,10 +209,6 @@ class KernelTunnel:
         try:
             writer.write(f"{keys.token} {channel}\n".encode())
             await writer.drain()
-            # The kernel may take long to make its sockets.
-            answer = await (reader.readline() if channel == LIFE else self._soon(reader))
-            if answer != OK:
-                raise EngineUnavailableError("the pod's sidecar refused the connection")
         except BaseException:
             writer.close()
             raise
@@ -183,9 +218,6 @@ class KernelTunnel:
         if self._keys is None:
             self._keys = await self._read_keys()
         return self._keys
-
-    async def _soon(self, reader: asyncio.StreamReader) -> bytes:
-        return await within(reader.readline(), _CONNECT_SECONDS)
 
     def _path(self, channel: str) -> Path:
         return self._folder / f"s-{channel}"

@@ -16,7 +16,7 @@ from pathlib import Path
 from .stream import CHANNELS, LIFE, LONGEST_LINE, OK, has_sockets, pipe
 
 _GREETING_SECONDS = 10.0
-_LOOK_SECONDS = 0.02
+_LOOK_SECONDS = 0.005  # a look takes some microseconds
 
 
 class Sidecar:
@@ -36,6 +36,7 @@ class Sidecar:
                 await writer.drain()
                 await reader.read()
             elif channel in CHANNELS:
+                await self._until_kernel()  # the gateway connects ahead
                 theirs = await asyncio.open_unix_connection(os.fspath(self._folder / f"s-{channel}"))
                 writer.write(OK)
                 await pipe((reader, writer), theirs)

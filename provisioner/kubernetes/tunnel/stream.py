@@ -1,8 +1,8 @@
 """The words of a connection between gateway and sidecar, and the passing on of its bytes.
 
-A connection begins with a line ``TOKEN CHANNEL``, which the sidecar answers with ``ok``. The channel
-is one of the kernel's sockets, or ``life``: that is answered once all sockets are there, and stays
-open for as long as the pod lives.
+A connection begins with a line ``TOKEN CHANNEL``, which the sidecar answers with ``ok`` once all of
+the kernel's sockets are there. The channel is one of them, or ``life``: that stays open for as long as
+the pod lives.
 """
 
 from __future__ import annotations

@@ -32,9 +32,9 @@ from .relay_folder import RelayFolder, UnreachableError
 
 _TICK_SECONDS = 1.0
 _LOOK_SECONDS = 0.01  # between looks for the socket files of a kernel that starts
-_SLOW_LOOK_SECONDS = 0.05  # if another process starts the kernel
+_SLOW_LOOK_SECONDS = 0.05  # if another process starts the kernel, and has not for a while
 _RARE_LOOK_SECONDS = 0.5
-_EAGER_SECONDS = 60.0
+_MOST_EAGER_SECONDS, _EAGER_SECONDS = 10.0, 60.0
 _LAST_MESSAGES_SECONDS = 0.25  # a child of the kernel may hold its sockets open
 
 
@@ -122,13 +122,19 @@ class Relay:
         if self._forwarder.notifier is not None and (due := self._forwarder.notifier.due_in(now)) is not None:
             waits.append(due)
         if self._sockets.is_away and self._leaving_at is None and self._is_expected():
-            look = _LOOK_SECONDS if self._kernel is not None else _SLOW_LOOK_SECONDS
-            waits.append(look if now < self._looking_since + _EAGER_SECONDS else _RARE_LOOK_SECONDS)
+            waits.append(self._look_seconds(now - self._looking_since))
         if (ready_in := self._sockets.ready_in(now)) is not None:
             waits.append(ready_in)
         if self._leaving_at is not None:
             waits.append(self._leaving_at - now)
         return max(0.0, min(waits))
+
+    def _look_seconds(self, waited: float) -> float:
+        """Return the seconds from one look for the kernel's socket files to the next."""
+        if waited >= _EAGER_SECONDS:
+            return _RARE_LOOK_SECONDS
+        is_soon = self._kernel is not None or waited < _MOST_EAGER_SECONDS
+        return _LOOK_SECONDS if is_soon else _SLOW_LOOK_SECONDS
 
     def _tick(self, now: float) -> None:
         if kernel_process.bound_log(self._folder / "kernel.log", self._request.log_bytes):
