@@ -113,13 +113,17 @@ def _holders(
     if pods is None or settings is None:
         return None
     from jupyter_aliquot.gateway.nodes.holders import HolderKeeper
+    from jupyter_aliquot.gateway.nodes.vacating import Vacating
     from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient, find_configuration
 
     def devices() -> tuple[DeviceStatus, ...]:
         known = (view.status for view in nodes.views() if view.is_connected)
         return tuple(device for status in known if status is not None for device in status.devices)
 
-    return HolderKeeper(lambda: ClusterClient(find_configuration()), pods.cluster, settings, devices, clock, log, lead)
+    vacating = Vacating(nodes.agent, clock, log)
+    return HolderKeeper(
+        lambda: ClusterClient(find_configuration()), pods.cluster, settings, devices, vacating, clock, log, lead
+    )
 
 
 def _remote_nodes(

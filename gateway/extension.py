@@ -386,8 +386,8 @@ class AliquotExtension(ExtensionApp):
         if self._own is not None:
             await self._own.start_culling()
         await self._services.nodes.start()
-        if (holders := self._services.engines.holders) is not None:
-            holders.start(self._services.admission.snapshot, self._services.admission.plan_again)
+        if self._own is not None and (holders := self._services.engines.holders) is not None:
+            holders.start(self._services.admission.snapshot, self._services.admission.plan_again, self._own.taken.note)
         self._removals = follow_removed_users(self._services)
         self._removals.start()
 

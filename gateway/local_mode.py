@@ -24,6 +24,7 @@ from jupyter_aliquot.gateway.culling.culler import Culler
 from jupyter_aliquot.gateway.culling.interception import GuardRules, InterceptionGuard
 from jupyter_aliquot.gateway.culling.policy import Culling, read_policy
 from jupyter_aliquot.gateway.culling.policy_ends import PolicyEnds
+from jupyter_aliquot.gateway.culling.taken_gpus import TakenGpus
 from jupyter_aliquot.gateway.hub_service.user_servers import hub_servers
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.kernels.owner_accounts import OwnerAccounts
@@ -130,6 +131,7 @@ class OwnKernels:
         manager.activity.gpu_used = self.culler.gpu_used
         services.watch.listen(manager.activity.note_gpu_use)
         self._policy_ends = PolicyEnds(manager, log)
+        self.taken = TakenGpus(manager, services.clock, log, services.memory.lead)
         services.admission.evictor.observe_ends(self._policy_ends.end)
 
     def listed(
@@ -141,7 +143,8 @@ class OwnKernels:
         else:
             ids = self.manager.list_kernel_ids() if who is None else self.manager.visible_to(who)
         self._memo.forget_others(self.manager.owners)
-        return local_kernels(self.manager, ids, admission, self._services.labels(), self.culler.announced(), self._memo)
+        announced = {**self.culler.announced(), **self.taken.announced()}
+        return local_kernels(self.manager, ids, admission, self._services.labels(), announced, self._memo)
 
     def problems(self) -> tuple[str, ...]:
         """Return what keeps kernels from outliving this server, and from having limits on the machine."""
@@ -210,6 +213,7 @@ class OwnKernels:
             await within_patience("hub_servers", self._servers.stop(), log)
         await within_patience("interception_guard", self._guard.stop(), log)
         await within_patience("policy_ends", self._policy_ends.stop(), log)
+        await within_patience("taken_gpus", self.taken.stop(), log)
         if leaves_kernels:
             await self.manager.handover.leave_kernels()
         else:

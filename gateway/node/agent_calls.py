@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeVar
 
 from jupyter_aliquot.gateway.scheduling.ledger import Device, KernelRef, Leaving, Node
 from jupyter_aliquot.gpu_hook.client.client import AgentClient, DeviceStatus, NodeStatus
-from jupyter_aliquot.provisioner.errors import AgentUnavailableError
+from jupyter_aliquot.provisioner.errors import AgentProtocolError, AgentUnavailableError
 from jupyter_aliquot.provisioner.grants.agent_calls import answered
 from jupyter_aliquot.provisioner.grants.codec import agent_grant
 from jupyter_aliquot.provisioner.grants.reservation import Names, reserve_again
@@ -90,6 +90,18 @@ class AgentCalls:
     async def readmit(self, kernel_id: str) -> None:
         """Reserve an evicted kernel's parts again. Raises AliquotError; NoRoomError if they do not fit now."""
         await self._answered(self._connected().ask("readmit", kernel_id=kernel_id))
+
+    async def vacate(self, devices: Collection[str]) -> Mapping[str, Mapping[str, str]]:
+        """Have the contexts of evicted kernels leave these devices, too, instead of those of the last call.
+
+        Returns by device the kernels that are there, each with why its contexts stay; empty: they may
+        still leave. Raises AliquotError.
+        """
+        answer = await self._answered(self._connected().ask("vacate", devices=sorted(devices)))
+        told = answer.get("devices")
+        if not isinstance(told, Mapping) or not all(isinstance(one, Mapping) for one in told.values()):
+            raise AgentProtocolError(f"The agent told {str(told)[:60]!r} for the kernels on devices")
+        return {str(uuid): {str(one): str(why) for one, why in kernels.items()} for uuid, kernels in told.items()}
 
     async def interrupt(self, kernel_id: str) -> None:
         """Report an interrupt that the kernel was sent: its processes give up their waits.

@@ -46,6 +46,8 @@ from jupyter_aliquot.provisioner.kubernetes.settings import Cluster
 from jupyter_aliquot.provisioner.kubernetes.states import refusal_text
 from jupyter_aliquot.provisioner.kubernetes.watch import ResourceWatch
 
+from .vacating import GoingGpu, Vacating
+
 _LOOK_SECONDS = 1.0
 _UNTOLD_SECONDS = 10.0
 _UNTOLD_DEVICE_SECONDS = 120.0
@@ -63,6 +65,7 @@ class HolderKeeper:
         cluster: Cluster,
         settings: HolderSettings,
         devices: Callable[[], tuple[DeviceStatus, ...]],
+        vacating: Vacating,
         clock: Clock,
         log: logging.Logger,
         lead: Lead = ALONE,
@@ -72,6 +75,7 @@ class HolderKeeper:
         self._cluster = cluster
         self._settings = settings
         self._devices = devices
+        self._vacating = vacating
         self._clock = clock
         self._log = log
         self._spare_since: dict[str, float] = {}
@@ -85,9 +89,18 @@ class HolderKeeper:
         # The devices whose holders are to end, by UUID. Read by admission.
         self.leaving_devices: frozenset[str] = frozenset()
 
-    def start(self, seen: Callable[[], AdmissionSnapshot], plan_again: Callable[[], None]) -> None:
-        """Keep the holders until `stop`. *seen* returns the queue and the grants."""
-        self._keeping = asyncio.create_task(self._keep(seen, plan_again), name="aliquot-holders")
+    def start(
+        self,
+        seen: Callable[[], AdmissionSnapshot],
+        plan_again: Callable[[], None],
+        stuck: Callable[[Mapping[str, str]], None] = lambda kernels: None,
+    ) -> None:
+        """Keep the holders until `stop`.
+
+        *seen* returns the queue and the grants. *stuck* gets, again and again, the kernels that cannot leave a GPU
+        which the cluster takes back, each with why.
+        """
+        self._keeping = asyncio.create_task(self._keep(seen, plan_again, stuck), name="aliquot-holders")
 
     async def stop(self) -> None:
         """Leave the holders as they are. Idempotent."""
@@ -95,7 +108,12 @@ class HolderKeeper:
         if keeping is not None:
             await end_task(keeping)
 
-    async def _keep(self, seen: Callable[[], AdmissionSnapshot], plan_again: Callable[[], None]) -> None:
+    async def _keep(
+        self,
+        seen: Callable[[], AdmissionSnapshot],
+        plan_again: Callable[[], None],
+        stuck: Callable[[Mapping[str, str]], None],
+    ) -> None:
         client = self._make_client()
         watch = ResourceWatch(client, self._pods, asyncio.sleep, random.random, self._log)
         watch.listen(self._untold.forget_told)
@@ -104,6 +122,7 @@ class HolderKeeper:
             while True:
                 try:
                     await self._untold.ask(client, watch.objects)
+                    await self._vacate(watch, seen, stuck)
                     before = self.leaving_devices
                     steps = self._look(watch, seen())
                     if self.leaving_devices != before:
@@ -122,13 +141,46 @@ class HolderKeeper:
             with contextlib.suppress(Exception):
                 await client.close()
 
+    async def _vacate(
+        self,
+        watch: ResourceWatch,
+        seen: Callable[[], AdmissionSnapshot],
+        stuck: Callable[[Mapping[str, str]], None],
+    ) -> None:
+        """Have the GPUs emptied whose holders are to end."""
+        if not self._lead.is_current():
+            return
+        held = self._held()
+        leaving = [pod for pod in watch.objects.values() if pod["metadata"].get("deletionTimestamp")]
+        await self._vacating.look(
+            GoingGpu(
+                held[pod["metadata"]["name"]].uuid,
+                str(pod["spec"].get("nodeName") or ""),
+                float(pod["metadata"].get("deletionGracePeriodSeconds") or 0),
+            )
+            for pod in leaving
+            if pod["metadata"]["name"] in held
+        )
+        stuck(self._vacating.stuck(seen().holdings))
+
+    def _held(self) -> dict[str, DeviceStatus]:
+        """Return the devices by the names of the holders that hold them."""
+        return {one.holder.partition("/")[2]: one for one in self._devices() if one.holder}
+
+    def _is_used(self, device: DeviceStatus, used: Container[str], is_leaving: bool) -> bool:
+        """Return whether a kernel is on a device; of one that goes, whether anything of one is."""
+        if device.reserved_kernels:
+            return True
+        return not self._vacating.is_empty(device.uuid) if is_leaving else device.uuid in used
+
     def _look(self, watch: ResourceWatch, snapshot: AdmissionSnapshot) -> Steps:
         """Return what is to be done now."""
         now = self._clock.now()
-        held = {one.holder.partition("/")[2]: one for one in self._devices() if one.holder}
-        used = used_devices(snapshot)
-        use = {name: bool(device.reserved_kernels) or device.uuid in used for name, device in held.items()}
-        holders = self._shut(read_holders({**self._untold.pods, **watch.objects}.values(), use), held, snapshot)
+        held, used = self._held(), used_devices(snapshot)
+        pods = {**self._untold.pods, **watch.objects}
+        going = {name for name, pod in pods.items() if pod["metadata"].get("deletionTimestamp")}
+        use = {name: self._is_used(device, used, name in going) for name, device in held.items()}
+        holders = self._shut(read_holders(pods.values(), use), held, snapshot)
         pool = self._settings.pool
         waiting = waiting_gpus(snapshot, now, pool.most)
         state = PoolState(pool, holders, waiting, now, self._spare_since, watch.is_current)

@@ -60,6 +60,7 @@ class LeaseKeeper:
         self._host_room = host_room
         self._tell = tell
         self._checkpoint_after = checkpoint_after_seconds  # None: never
+        self._vacated: frozenset[str] = frozenset()  # devices that go to programs of others
         self._records: dict[str, LeaseRecord] = {}
         self._waits: dict[str, Wait] = {}
         # kernel -> since when other processes seem to hold the room that it wants
@@ -93,6 +94,23 @@ class LeaseKeeper:
         self._restores = None
         self._tell(kernel_id)
         self.notify_room()
+
+    def vacate(self, devices: frozenset[str]) -> dict[str, dict[str, str]]:
+        """Have the contexts of evicted kernels leave these devices, too, instead of those of the last call.
+
+        Return by device the kernels that are there, each with why its contexts stay; empty: they may still leave.
+        """
+        if devices != self._vacated:
+            self._vacated = devices
+            self.notify()
+        return {
+            device: {
+                kernel_id: record.not_saved_because
+                for kernel_id, record in self._records.items()
+                if record.is_on((device,))
+            }
+            for device in sorted(devices)
+        }
 
     def notify(self) -> None:
         """Wake the keeper: a call waits, a cell came or went, or a move ended."""
@@ -255,10 +273,10 @@ class LeaseKeeper:
 
         A context alone takes up to half a GiB of each device.
         """
-        if self._checkpoint_after is None:
-            return
+        after = self._checkpoint_after
         for kernel_id, record in self._records.items():
-            if record.is_for_checkpoint(now, self._checkpoint_after):
+            is_quiet = after is not None and record.is_for_checkpoint(now, after)
+            if is_quiet or record.is_to_vacate(self._vacated, now):
                 self._begin(kernel_id, State.SWAPPING_OUT, self._checkpoint(kernel_id))
 
     async def _checkpoint(self, kernel_id: str) -> None:
@@ -267,6 +285,7 @@ class LeaseKeeper:
             move = await record.residency.checkpoint()
         finally:
             record.is_beginning = None
+        record.not_saved_because = "" if move.is_done else move.text
         if not move.is_done:
             record.not_saved_before = self._clock().monotonic + _CHECKPOINT_RETRY_SECONDS
             log.info("event=not_checkpointed kernel=%s reason=%r", kernel_id, move.text)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Protocol
 
 from jupyter_aliquot.gpu_hook.agent.activity.habits import Habits
@@ -139,6 +139,7 @@ class LeaseRecord:
         self.is_prepared = False  # host memory for its copy was made since it came in
         self.not_before = 0.0  # after a failed move that does not say when to try again
         self.not_saved_before = 0.0  # after a refused checkpoint
+        self.not_saved_because = ""  # why the last one was refused
         self.is_beginning: State | None = None  # a decided move that its facts do not show yet
         self.is_postponed = False  # a swap-in failed, and is tried again later
         self.silent_since: float | None = None  # since when a process of it did not answer; None: all answer
@@ -264,6 +265,16 @@ class LeaseRecord:
         is_out = self.facts.state is KernelState.SWAPPED and self.is_beginning is None
         is_quiet = is_out and self.wants_since is None and not self.kernel.is_expecting
         return is_quiet and now - self.facts.since >= after_seconds and now >= self.not_saved_before
+
+    def is_to_vacate(self, devices: Container[str], now: float) -> bool:
+        """Return whether its contexts are to leave devices now: it is evicted, and nothing brings it back there."""
+        is_out = self.facts.state is KernelState.SWAPPED and self.is_beginning is None
+        return is_out and self.is_evicted and self.is_on(devices) and now >= self.not_saved_before
+
+    def is_on(self, devices: Container[str]) -> bool:
+        """Return whether it has a context, or memory, on one of these devices."""
+        is_there = self.facts.state not in (KernelState.PENDING, KernelState.CHECKPOINTED, KernelState.ENDED)
+        return is_there and bool(self.facts.telemetry) and any(one.uuid in devices for one in self.facts.devices)
 
     def is_half_out(self, now: float) -> bool:
         """Return whether memory that can leave is on its devices though it is swapped out, and can be moved now.

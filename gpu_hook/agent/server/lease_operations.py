@@ -1,4 +1,4 @@
-"""The control operations about residency: swap_out, wake, hint, watch, evict, readmit.
+"""The control operations about residency: swap_out, wake, hint, watch, evict, readmit, vacate.
 
 They make requests; the lease keeper decides. Each answers at once. The kernel's status, and the
 events for its watchers, show the outcome of a request.
@@ -17,7 +17,7 @@ from jupyter_aliquot.gpu_hook.agent.scheduling.views import HINT_SECONDS, Reason
 from jupyter_aliquot.gpu_hook.agent.swap.facts import ResidencyFacts, describe_residency
 from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
 
-from .request_fields import read_kernel_id
+from .request_fields import read_devices, read_kernel_id
 
 _WORDS = {
     Reason.COMING: "its memory is being copied back",
@@ -59,6 +59,7 @@ class LeaseOperations:
             "watch": self._watch,
             "evict": self._evict,
             "readmit": self._readmit,
+            "vacate": self._vacate,
         }
 
     def tell(self, kernel_id: str) -> None:
@@ -105,6 +106,9 @@ class LeaseOperations:
     def _readmit(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
         self._evictions.readmit(read_kernel_id(request))
         return {}
+
+    def _vacate(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
+        return {"devices": self._leases.vacate(read_devices(request))}
 
     def _hint(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
         record = self._find(read_kernel_id(request))

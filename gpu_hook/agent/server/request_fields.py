@@ -81,6 +81,15 @@ def read_placement(request: Mapping[str, Any]) -> dict[str, int] | None:
     return placement
 
 
+def read_devices(request: Mapping[str, Any]) -> frozenset[str]:
+    """Return the UUIDs in the list ``devices``."""
+    value = request.get("devices")
+    is_list = isinstance(value, list) and len(value) <= _MAX_PARTS
+    if not is_list or not all(isinstance(one, str) and len(one) <= _MAX_TEXT for one in value or ()):
+        raise Refused("bad_request", f"devices is {str(value)[:40]}. Use a list of the devices' UUIDs")
+    return frozenset(value or ())
+
+
 def read_size(request: Mapping[str, Any]) -> tuple[int, int | None]:
     """Return ``hundredths`` and ``memory_limit``. Placement decides how large they may be."""
     limit = request.get("memory_limit")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from traitlets.config import Config
 from jupyter_aliquot.gateway.base.clock import SystemClock
 from jupyter_aliquot.gateway.containers.holders import HolderPods
 from jupyter_aliquot.gateway.nodes.holders import HolderKeeper, waiting_gpus
+from jupyter_aliquot.gateway.nodes.vacating import LAST_SECONDS, Vacating
 from jupyter_aliquot.gateway.scheduling.cordons import Cordon
 from jupyter_aliquot.gateway.scheduling.ledger import Device, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.planner import Pending
@@ -88,6 +89,8 @@ class Scene:
         self.double, self.waiting, self.devices = double, queue(), tuple[DeviceStatus, ...]()
         self.plans = self.looks = 0
         self.leads = True
+        self.left: dict[str, dict[str, str]] = {}
+        self.stuck: Mapping[str, str] = {}
         self.clock: SystemClock = SystemClock() if client is ClusterClient else Fast()
         double.allowed = [(verb, one.resource) for one in PERMISSIONS for verb in one.verbs]
         settings = HolderPods(config=Config({"HolderPods": {"most": 2, "guaranteed": 0, **told}})).settings("relay:1")
@@ -97,6 +100,7 @@ class Scene:
             Cluster("default", "g", "relay:1", deployment=deployment),
             settings,
             lambda: self.devices,
+            Vacating(lambda node: self, self.clock, logging.getLogger("test")),
             self.clock,
             logging.getLogger("test"),
             self,
@@ -105,6 +109,10 @@ class Scene:
     def is_current(self) -> bool:
         """Return whether this replica leads. Called by the keeper."""
         return self.leads
+
+    async def vacate(self, devices: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Return the kernels on devices that go. Called by the keeper as a node's agent."""
+        return {one: dict(self.left.get(one, {})) for one in devices}
 
     def _seen(self) -> AdmissionSnapshot:
         self.looks += 1
@@ -134,7 +142,7 @@ class Scene:
                 await asyncio.sleep(0.01)
 
         async def scene() -> None:
-            self.keeper.start(self._seen, self._planned)
+            self.keeper.start(self._seen, self._planned, lambda stuck: setattr(self, "stuck", stuck))
             try:
                 await asyncio.wait_for(act(until), 60)
             finally:
@@ -167,14 +175,42 @@ def test_a_holder_that_the_cluster_ends_keeps_its_gpu_until_kernels_have_left(a_
         scene.waiting = queue(100)
         await until(scene.pods)
         name, scene.waiting = scene.hold(kernels=1), queue()
+        scene.left = {f"GPU-{name}": {"k1": ""}}
         a_double.store.delete(PODS, "default", name, {})
         await until(lambda: scene.keeper.leaving_devices == {f"GPU-{name}"})
         assert scene.plans == 1, "the planner is told"
         assert [one["metadata"]["name"] for one in scene.pods()] == [name]
         scene.devices = (device(name, 0),)
+        scene.left = {}
         await until(lambda: not scene.pods())
         scene.devices = ()
         await until(lambda: not scene.keeper.leaving_devices)
+
+    scene.run(act)
+
+
+def test_a_holder_that_the_cluster_ends_stays_while_a_context_is_on_its_gpu(a_double: ApiDouble) -> None:
+    scene = Scene(a_double, Seeing)
+
+    async def act(until: Any) -> None:
+        async def looked_again() -> None:
+            before = scene.looks
+            await until(lambda: scene.looks > before + 6)
+
+        assert isinstance(scene.clock, Fast)
+        scene.waiting = queue(100)
+        await until(scene.pods)
+        name, scene.waiting = scene.hold(kernels=0), queue()
+        scene.left = {f"GPU-{name}": {"k1": "", "k2": "it has unified memory"}}
+        a_double.store.delete(PODS, "default", name, {})
+        await until(lambda: scene.stuck == {"k2": "it has unified memory"})
+        await looked_again()
+        assert [one["metadata"]["name"] for one in scene.pods()] == [name], "the next owner would pay for them"
+        scene.clock.later += 120 - LAST_SECONDS
+        await until(lambda: scene.stuck == {"k1": "it did not leave the GPU in time", "k2": "it has unified memory"})
+        scene.left = {}
+        await until(lambda: not scene.pods())
+        await until(lambda: not scene.stuck)
 
     scene.run(act)
 

@@ -1,0 +1,87 @@
+"""GPUs that the cluster takes back are emptied: kernels and their contexts leave them before their holders end.
+
+Admission evicts the kernels. This module has the agents take the contexts away, too, which the next
+owner of the card would pay for, and tells which kernels cannot leave in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.scheduling.ledger import Holding
+from jupyter_aliquot.provisioner.errors import AliquotError
+
+# So long before its holder's end a kernel that is still on the GPU is given up: its owner is warned meanwhile.
+LAST_SECONDS = 45.0
+_LATE = "it did not leave the GPU in time"
+
+
+class VacatingAgent(Protocol):
+    """The part of a node's agent that takes contexts from devices."""
+
+    async def vacate(self, devices: Collection[str]) -> Mapping[str, Mapping[str, str]]:
+        """Return by device the kernels there, each with why its contexts stay. Raises AliquotError."""
+        ...
+
+
+@dataclass(frozen=True)
+class GoingGpu:
+    """A GPU whose holder was told to end, and ends after its grace period."""
+
+    uuid: str
+    node: str
+    grace_seconds: float
+
+
+class Vacating:
+    """The GPUs that go. *agent_of* returns a node's agent, or raises KeyError."""
+
+    def __init__(self, agent_of: Callable[[str], VacatingAgent], clock: Clock, log: logging.Logger) -> None:
+        self._agent_of = agent_of
+        self._clock = clock
+        self._log = log
+        self._going: Mapping[str, GoingGpu] = {}
+        self._since: dict[str, float] = {}
+        self._told: frozenset[str] = frozenset()  # nodes
+        # The kernels on devices that go, as their agents told last, each with why it stays.
+        self._left: dict[str, Mapping[str, str]] = {}
+
+    async def look(self, going: Iterable[GoingGpu]) -> None:
+        """Tell the agents which of their GPUs go, and learn what is on them."""
+        now, self._going = self._clock.now(), {one.uuid: one for one in going}
+        self._since = {uuid: self._since.get(uuid, now) for uuid in self._going}
+        self._left = {uuid: left for uuid, left in self._left.items() if uuid in self._going}
+        nodes = {one.node for one in self._going.values()}
+        told = await asyncio.gather(*(self._tell(node) for node in sorted(nodes | self._told)))
+        self._told = frozenset(node for node, is_told in told if is_told and node in nodes) | (self._told & nodes)
+
+    async def _tell(self, node: str) -> tuple[str, bool]:
+        devices = [one.uuid for one in self._going.values() if one.node == node]
+        try:
+            self._left.update(await self._agent_of(node).vacate(devices))
+        except (AliquotError, KeyError) as error:
+            self._log.info("node=%s vacate=later reason=%s", node, error)
+            return node, False
+        return node, True
+
+    def is_empty(self, uuid: str) -> bool:
+        """Return whether the agent told that nothing of a kernel is on a device that goes."""
+        return uuid in self._left and not self._left[uuid]
+
+    def stuck(self, holdings: Iterable[Holding]) -> dict[str, str]:
+        """Return the kernels that cannot leave a GPU that goes, or do not in time, each with why."""
+        now, found = self._clock.now(), dict[str, str]()
+        late = {
+            uuid for uuid, one in self._going.items() if now - self._since[uuid] >= one.grace_seconds - LAST_SECONDS
+        }
+        for uuid, left in self._left.items():
+            found |= {kernel_id: why or _LATE for kernel_id, why in left.items() if why or uuid in late}
+        for holding in holdings:
+            if holding.stays_because and any(quota.uuid in self._going for quota in holding.grant.quotas):
+                found[holding.grant.kernel_id] = holding.stays_because
+        return found
