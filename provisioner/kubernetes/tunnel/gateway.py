@@ -179,9 +179,9 @@ class KernelTunnel:
         ahead, self._ahead = list(self._ahead.values()), {}
         for one in ahead:
             one.cancel()
-        for one in await asyncio.gather(*ahead, return_exceptions=True):
-            if isinstance(one, tuple):
-                one[1].close()
+        for stream in await asyncio.gather(*ahead, return_exceptions=True):
+            if isinstance(stream, tuple):
+                stream[1].close()
 
     async def open(self, channel: str) -> Stream:
         """Return a connection to one of the kernel's sockets. Raises OSError, TimeoutError and EngineError."""

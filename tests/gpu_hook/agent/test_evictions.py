@@ -31,7 +31,11 @@ def a_ring(an_idle_node: Any) -> Iterator[Any]:
 @pytest.fixture
 def a_program(a_ring: Any, open_holder: Callable[[], Any]) -> subprocess.Popen[str]:
     """A kernel "k" of a whole GPU whose program has memory there."""
-    env = {**os.environ, **open_holder().reserve(hundredths=100)["grant"]["env"]}
+    return start(a_ring, open_holder)
+
+
+def start(a_ring: Any, open_holder: Callable[[], Any], **fields: str) -> subprocess.Popen[str]:
+    env = {**os.environ, **open_holder().reserve(hundredths=100, **fields)["grant"]["env"]}
     env["LD_LIBRARY_PATH"] = env.pop("LD_LIBRARY_PATH_PREPEND")
     command = [sys.executable, str(HERE / "swap_program.py"), "2"]
     program = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -83,6 +87,39 @@ def test_an_evicted_kernel_leaves_its_parts_and_gets_them_and_its_memory_again(
     assert int(read(a_program)) > 0, "every byte is where it was"
     status = a_ring.status()
     assert (status["evicted"], status["devices"][0]["reserved_hundredths"]) == ([], 100)
+
+
+def test_contexts_of_an_evicted_kernel_leave_a_vacated_device_and_come_back(
+    a_ring: Any, a_program: subprocess.Popen[str], open_holder: Callable[[], Any]
+) -> None:
+    holder, uuid = open_holder(), a_ring.status()["devices"][0]["uuid"]
+
+    def left() -> Any:
+        return holder.ask("vacate", devices=[uuid])["devices"]
+
+    assert holder.ask("vacate", devices="all")["code"] == "bad_request"
+    assert left() == {uuid: {"k": ""}}, "the gateway has not evicted it"
+    assert a_ring.kernel()["residency"]["state"] == "resident"
+    assert holder.ask("evict", kernel_id="k")["ok"]
+    a_ring.until(lambda: left() == {uuid: {}}, 60)
+    assert is_out(a_ring)
+    assert a_ring.kernel()["residency"]["state"] == "checkpointed"
+    assert a_ring.status()["devices"][0]["used_bytes"] == 0
+    assert holder.ask("vacate", devices=[])["devices"] == {}
+    assert holder.ask("readmit", kernel_id="k")["ok"]
+    assert holder.ask("wake", kernel_id="k")["ok"]  # as a cell does
+    assert int(ask(a_program, "verify")) > 0, "every byte is where it was"
+
+
+def test_a_context_that_cannot_leave_a_vacated_device_is_told_with_the_reason(
+    a_ring: Any, open_holder: Callable[[], Any]
+) -> None:
+    start(a_ring, open_holder, residency="managed")
+    holder, uuid = open_holder(), a_ring.status()["devices"][0]["uuid"]
+    assert holder.ask("evict", kernel_id="k")["ok"]
+    told = a_ring.until(lambda: holder.ask("vacate", devices=[uuid])["devices"][uuid].get("k"), 60)
+    assert told == "its residency mode is managed"
+    a_ring.until(lambda: is_out(a_ring), 60)
 
 
 def test_an_evicted_kernel_stays_evicted_over_the_agents_end(
