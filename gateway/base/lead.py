@@ -33,4 +33,7 @@ ALONE: Lead = OnlyReplica()
 
 def lead_error(requested: str) -> EngineUnavailableError:
     """Return the refusal of a request that a replica may not serve while it does not lead."""
-    return EngineUnavailableError(f"Requested {requested}, but {CUT_OFF}. Try again in some seconds")
+    return EngineUnavailableError(
+        f"Requested {requested}, but this replica of the server cannot reach the Kubernetes API, and another one may "
+        "have taken over. Try again in some seconds"
+    )

@@ -83,6 +83,7 @@ class HolderKeeper:
         selector = holder_selector(cluster, settings.pool)
         self._pods = Collection("/api/v1", "pods", cluster.namespace, selector)
         self._untold = _Untold(self._pods, clock)
+        self._seen: set[str] = set()  # names of holders
         self._is_prepared = False
         self._problem = ""
         self._keeping: asyncio.Task[None] | None = None
@@ -186,6 +187,9 @@ class HolderKeeper:
         state = PoolState(pool, holders, waiting, now, self._spare_since, watch.is_current)
         self._spare_since = {one.uid: self._spare_since.get(one.uid, now) for one in spare_holders(state)}
         leaving = {one.name for one in holders if one.phase is HolderPhase.LEAVING}
+        # One that is gone had its GPU until a moment ago; its agent has not been told by the kubelet yet.
+        self._seen = (self._seen | set(pods)) & {*held, *pods}
+        leaving |= self._seen - set(pods)
         uuids = frozenset(device.uuid for name, device in held.items() if name in leaving)
         if uuids != self.leaving_devices:
             self._log.info("holders=leaving devices=%s", sorted(uuids))

@@ -50,11 +50,11 @@ class KubeletNode:
         self._problem = ""
 
     def is_held(self, uuid: str) -> bool:
-        """Return whether a GPU is Aliquot's to use: a holder holds it, or it is a software GPU.
+        """Return whether a GPU is Aliquot's to use: a holder holds it, or it is a software GPU for trying.
 
         Until the kubelet's first answer it is one that kernels of an earlier agent are on.
         """
-        if self._parts.softgpu_state is not None:
+        if self._parts.softgpu_state is not None and not self._settings.holds_softgpu:
             return True
         return self._agent.in_use(uuid) if self._held is None else uuid in self._held
 

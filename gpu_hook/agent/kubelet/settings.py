@@ -18,7 +18,8 @@ class KubeletSettings:
     """The kubelet of this node, and what the agent offers to it.
 
     ``folder`` is the kubelet's own, usually /var/lib/kubelet. ``slots`` is the largest number of
-    kernel pods on the node. ``has_cdi``: the container runtime takes names of CDI devices.
+    kernel pods on the node. ``has_cdi``: the container runtime takes names of CDI devices. ``holds_softgpu``:
+    a software GPU is used while a holder holds it alone, as a real one is.
     """
 
     folder: Path
@@ -26,6 +27,7 @@ class KubeletSettings:
     resource: str = KERNEL_RESOURCE
     gpu_resource: str = GPU_RESOURCE
     has_cdi: bool = False
+    holds_softgpu: bool = False
 
     @property
     def plugins(self) -> Path:
@@ -76,6 +78,11 @@ def add_kubelet_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"resource by which holder pods hold GPUs, with --kubelet (default {GPU_RESOURCE})",
     )
+    group.add_argument(
+        "--hold-softgpu",
+        action="store_true",
+        help="use a software GPU only while a holder pod holds it, with --kubelet (default: always)",
+    )
 
 
 def read_kubelet_arguments(options: argparse.Namespace) -> KubeletSettings | None:
@@ -89,6 +96,7 @@ def read_kubelet_arguments(options: argparse.Namespace) -> KubeletSettings | Non
         gpu_resource=options.gpu_resource,
         # Specs that the agent writes are of use only to a runtime that reads them.
         has_cdi=options.cdi_dir is not None,
+        holds_softgpu=options.hold_softgpu,
     )
 
 

@@ -183,6 +183,9 @@ def test_a_holder_that_the_cluster_ends_keeps_its_gpu_until_kernels_have_left(a_
         scene.devices = (device(name, 0),)
         scene.left = {}
         await until(lambda: not scene.pods())
+        looks = scene.looks
+        await until(lambda: scene.looks > looks + 2)
+        assert scene.keeper.leaving_devices == {f"GPU-{name}"}, "the agent still tells it: no kernel may come back"
         scene.devices = ()
         await until(lambda: not scene.keeper.leaving_devices)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,6 +62,7 @@ c.KernelPods.deployment = "aliquot-gateway"
 c.KernelPods.lease = "aliquot-gateway"
 """
 NODES = ("gpu-a", "gpu-b")
+_DEVICE = re.compile(rb"aliquot\0.{4}\0{3}.", re.DOTALL)
 
 
 def token_of(node: str) -> str:
@@ -76,7 +79,9 @@ def review_of(node: str) -> dict[str, Any]:
 class GpuNode:
     """A node of the cluster: the double's kubelet, and a real agent that is its device plugin and dials the gateway."""
 
-    def __init__(self, double: ApiDouble, name: str, folder: Path, environment: dict[str, str], port: int) -> None:
+    def __init__(
+        self, double: ApiDouble, name: str, folder: Path, environment: dict[str, str], port: int, *options: str
+    ) -> None:
         self.name, self.run_dir, self.cable = name, folder / name, Cable(port)
         self.node = NodeDouble(double.url, name, IMAGES)
         self.node.start()
@@ -85,7 +90,19 @@ class GpuNode:
         words += ["--kubelet", str(self.node.kubelet.folder), "--gateway", f"http://127.0.0.1:{self.cable.port}"]
         (folder / f"{name}.token").write_text(token_of(name))
         words += ["--token-file", str(folder / f"{name}.token"), "--log-file", str(folder / f"{name}.log")]
-        self.agent = warm_start.start(warm_start.AGENT, words, env=environment)
+        self.agent = warm_start.start(warm_start.AGENT, [*words, *options], env=environment)
+        if "--hold-softgpu" in options:
+            self.offer(1)
+
+    def offer(self, count: int) -> None:
+        """Offer the software GPU to the cluster as NVIDIA's device plugin does, or take it from it."""
+        self.node.kubelet.offer("nvidia.com/gpu", (self._uuid(),)[:count])
+
+    def _uuid(self) -> str:
+        """Return the device's UUID, which its shared state has once the driver runs."""
+        state = softgpu_state_path(RuntimeDir(self.run_dir))
+        found = wait_until(lambda: state.exists() and _DEVICE.search(state.read_bytes()[: 1 << 20]))
+        return f"GPU-{uuid.UUID(bytes=found[0])}"
 
     def close(self) -> None:
         self.node.close()
@@ -98,14 +115,16 @@ class GpuNode:
 class Ring:
     """The cluster and its gateway."""
 
-    def __init__(self, folder: Path, environment: dict[str, str], double: ApiDouble) -> None:
+    def __init__(
+        self, folder: Path, environment: dict[str, str], double: ApiDouble, agent_options: tuple[str, ...] = ()
+    ) -> None:
         self.folder, self.environment, self.double = folder, environment, double
         self.nodes: dict[str, GpuNode] = {}
         self._starts = 0
         self.server = self.serve()
         try:
             for name in NODES:
-                self.nodes[name] = GpuNode(double, name, folder, environment, port_of(self.server))
+                self.nodes[name] = GpuNode(double, name, folder, environment, port_of(self.server), *agent_options)
             wait_until(self.is_ready)
         except BaseException:
             print(self.logs())
@@ -199,7 +218,7 @@ def the_ring() -> Iterator[Ring]:
 
 
 @contextmanager
-def a_ring(configuration: str = "") -> Iterator[Ring]:
+def a_ring(configuration: str = "", *agent_options: str) -> Iterator[Ring]:
     """Run a cluster and its gateway, with this configuration beside the usual one. The benchmark uses it, too."""
     folder = Path(tempfile.mkdtemp(prefix="aqs-", dir="/tmp"))
     double = ApiDouble()
@@ -225,7 +244,7 @@ def a_ring(configuration: str = "") -> Iterator[Ring]:
         "IPYTHONDIR": str(folder / "ipython"),
     }
     with ControlDouble(double.url):
-        ring = Ring(folder, environment, double)
+        ring = Ring(folder, environment, double, agent_options)
         try:
             yield ring
         finally:
