@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from jupyter_aliquot.gateway.base.gil import unhurried
 from jupyter_aliquot.gateway.base.private_database import Keeper, files_set_aside
 from jupyter_aliquot.provisioner.errors import StateError
 
@@ -212,7 +213,7 @@ class Book:
 
     def _count_since_start(self, entries: Iterable[Entry]) -> None:
         found = dict(self.since_start)
-        for entry in entries:
+        for entry in unhurried(entries):
             found[entry.subject] = found.get(entry.subject, Amounts()) + entry.amounts
         self.since_start = found
 
@@ -232,7 +233,7 @@ class Book:
                 self._stale.discard(name)
             elif name in self._periods:
                 # While the file cannot be read, what was known before goes on to count.
-                for entry in entries:
+                for entry in unhurried(entries):
                     _add(self._periods[name][1], span, entry.day, entry.subject, entry.amounts.charged)
         charges = {name: dict(charged) for name, (_, charged) in self._periods.items()}
         self.spending = Spending(day, charges)

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from jupyter_aliquot.gateway.base.gil import unhurried
 from jupyter_aliquot.gateway.base.private_database import Form, PrivateDatabase
 
 from .amounts import Amounts, Subject
@@ -94,11 +95,11 @@ class UsageFile:
     def _write(self, sums: Mapping[tuple[int, Subject], Amounts], marks: Iterable[Mark], last: Moment) -> None:
         with self._file.transaction():
             rows = [(day, self._number(subject), *_row(amounts)) for (day, subject), amounts in sums.items()]
-            self.database.executemany(_ADD, rows)
+            self.database.executemany(_ADD, unhurried(rows))
             self.database.execute("DELETE FROM mark")
             holes = ", ".join("?" * len(_MARK.split(", ")))
-            known = [_mark_row(mark, self._number(mark.part.subject)) for mark in marks]
-            self.database.executemany(f"INSERT INTO mark VALUES ({holes})", known)
+            known = [_mark_row(mark, self._number(mark.part.subject)) for mark in unhurried(marks)]
+            self.database.executemany(f"INSERT INTO mark VALUES ({holes})", unhurried(known))
             self.database.execute("DELETE FROM look")
             self.database.execute("INSERT INTO look VALUES (?, ?)", (last.boot, last.monotonic))
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from jupyter_aliquot.gateway.base.gil import unhurried
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 from jupyter_aliquot.gateway.sizes.grammar import size_suffix
 from jupyter_aliquot.gateway.teams.values import Quotas
@@ -117,14 +118,14 @@ def parts_of(status: NodeStatus, agent: str, admission: AdmissionSnapshot, teams
     evicted = frozenset(status.evicted or ())
     holdings = admission.ledger.holdings
     found: list[Part] = []
-    for kernel in status.kernels:
+    for kernel in unhurried(status.kernels):
         holding = holdings.get(kernel.kernel_id)
         team = teams.of(kernel.owner, () if holding is None else holding.requester.teams)
         place, since = _place(kernel, kernel.kernel_id in evicted)
         size, priority = _size(kernel.hundredths, kernel.memory_limit), WorkloadClass(kernel.workload_class).priority
         for device in kernel.devices:
             subject = Subject(writable(kernel.owner), team, size, priority, writable(models.get(device.uuid, "")))
-            found.append(replace(_part(kernel, device, subject, place, since), agent=agent))
+            found.append(_part(kernel, device, subject, place, since, agent))
     return tuple(found)
 
 
@@ -140,7 +141,7 @@ def waiting_of(statuses: Iterable[NodeStatus], admission: AdmissionSnapshot, tea
 
 
 def _waiting(admission: AdmissionSnapshot, since: dict[str, float], teams: Teams, model: str) -> Iterator[Part]:
-    for pending in admission.pending:
+    for pending in unhurried(admission.pending):
         # An evicted kernel that waits to return has nothing more.
         if not pending.more or pending.kernel_id not in since:
             continue
@@ -153,11 +154,13 @@ def _waiting(admission: AdmissionSnapshot, since: dict[str, float], teams: Teams
         yield Part(PartKey(pending.kernel_id, NO_DEVICE), subject, pending.more, Place.WAITING, began, began)
 
 
-def _part(kernel: KernelStatus, device: KernelDeviceStatus, subject: Subject, place: Place, since: int | None) -> Part:
+def _part(
+    kernel: KernelStatus, device: KernelDeviceStatus, subject: Subject, place: Place, since: int | None, agent: str
+) -> Part:
     own = None if device.compute is None else milliseconds(device.compute.own_seconds)
     key, began = PartKey(writable(kernel.kernel_id), device.uuid), milliseconds(kernel.created)
     busy = milliseconds(device.busy_seconds)
-    return Part(key, subject, device.hundredths, place, began, since, own, busy)
+    return Part(key, subject, device.hundredths, place, began, since, own, busy, agent)
 
 
 def _place(kernel: KernelStatus, is_evicted: bool) -> tuple[Place, int | None]:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from jupyter_aliquot.gateway.base.gil import unhurried
+
 from .amounts import Amounts, Subject
 from .days import Calendar
 from .looks import NO_DEVICE, Look, Part, PartKey, Place, node_of
@@ -73,7 +75,7 @@ class Meter:
             self.marks, self.last, self._missing = {}, Moment(), {}
         found: list[Entry] = []
         marks = self._kept(look)
-        for part in (*(look.parts or ()), *look.waiting):
+        for part in unhurried((*(look.parts or ()), *look.waiting)):
             marks[part.key], entries = self._count(part, look)
             found += entries
         self.marks = marks
@@ -125,8 +127,9 @@ class Meter:
             begin += inside
             share = left if begin == end else used * inside // length
             left -= share
-            amounts = replace(Amounts(used=100 * share), **{place.value: hundredths * inside})
-            yield Entry(day, subject, replace(amounts, charged=self._policy.charge(subject, amounts)))
+            counted = {"used": 100 * share, place.value: hundredths * inside}
+            charged = self._policy.charge(subject, Amounts(**counted))
+            yield Entry(day, subject, Amounts(**counted, charged=charged))
 
     def _first(self, part: Part, look: Look) -> Mark:
         """Return the mark of a part that is seen for the first time.
@@ -181,7 +184,7 @@ def _stretches(before: Part, part: Part, wall: int, milliseconds: int) -> Iterab
 def summed(entries: Iterable[Entry]) -> Mapping[tuple[int, Subject], Amounts]:
     """Return the sums by day and subject."""
     found: dict[tuple[int, Subject], Amounts] = {}
-    for entry in entries:
+    for entry in unhurried(entries):
         key = (entry.day, entry.subject)
         known = found.get(key)
         found[key] = entry.amounts if known is None else known + entry.amounts

@@ -11,6 +11,7 @@ ceval_gil.h). A thousand rows stop all others.
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
@@ -20,6 +21,10 @@ T = TypeVar("T")
 _WORK_SECONDS = 0.003
 # Long enough for another thread to wake up.
 _PAUSE_SECONDS = 0.0003
+# What no user waits for leaves the lock free for most of the time. Between two writes the loop then
+# finds it free, or waits for a slice of this length.
+_SLICE_SECONDS = 0.0003
+_REST_SECONDS = 0.0009
 # Python's own is ten times as long. The gateway's threads then hold up each read and write for a frame.
 _TURN_SECONDS = 0.0005
 
@@ -33,6 +38,8 @@ def giving_way(
     items: Iterable[T],
     monotonic: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
+    work_seconds: float = _WORK_SECONDS,
+    pause_seconds: float = _PAUSE_SECONDS,
 ) -> Iterator[T]:
     """Return the same items.
 
@@ -40,7 +47,17 @@ def giving_way(
     """
     began = monotonic()
     for item in items:
-        if monotonic() - began >= _WORK_SECONDS:
-            pause(_PAUSE_SECONDS)
+        if monotonic() - began >= work_seconds:
+            pause(pause_seconds)
             began = monotonic()
         yield item
+
+
+def unhurried(items: Iterable[T]) -> Iterable[T]:
+    """Return the same items; in a background thread, rest for most of the time between them.
+
+    For work that no user waits for. The main thread, which the loop runs in, gets them at once.
+    """
+    if threading.current_thread() is threading.main_thread():
+        return items
+    return giving_way(items, work_seconds=_SLICE_SECONDS, pause_seconds=_REST_SECONDS)

@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from jupyter_aliquot.gateway.base.gil import unhurried
+
 from .samples import FIGURES, Figure, Key, Sample, Subject
 
 
@@ -79,7 +81,7 @@ class OpenSteps:
     def add(self, found: Iterable[Sample], end: float, seconds: float) -> None:
         """Add samples of the ``seconds`` before ``end``."""
         divided = list(parts(end, seconds, self._step_seconds))
-        for sample in found:
+        for sample in unhurried(found):
             for at, inside in divided:
                 key = (at, sample.subject.key)
                 sums = self._sums.get(key)
@@ -90,7 +92,7 @@ class OpenSteps:
     def take(self) -> list[Point]:
         """Return what was added since the last call; steps that grow on have another part later."""
         taken, self._sums = self._sums, {}
-        return [sums.point(at) for (at, _), sums in taken.items()]
+        return [sums.point(at) for (at, _), sums in unhurried(taken.items())]
 
 
 class _Sums:

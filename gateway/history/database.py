@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jupyter_aliquot.gateway.base.gil import giving_way
+from jupyter_aliquot.gateway.base.gil import unhurried
 from jupyter_aliquot.gateway.base.private_database import Form, PrivateDatabase
 
 from .buckets import COARSE_SECONDS, FINE_SECONDS, HOUR, WEEK, Point, step_start
@@ -98,12 +98,12 @@ class HistoryFile:
 
     def write(self, points: Sequence[tuple[int, Point]]) -> None:
         """Add what is known of steps of these lengths."""
-        subjects = {point.subject.key: (*_facts(point.subject), point.at, point.at) for _, point in points}
+        subjects = {point.subject.key: (*_facts(point.subject), point.at, point.at) for _, point in unhurried(points)}
         with self._file.transaction():
-            self.database.executemany(_TELL, giving_way(subjects.values()))
+            self.database.executemany(_TELL, unhurried(subjects.values()))
             rows = (
                 (*point.subject.key, step, point.at, point.seconds, *_figures(point))
-                for step, point in giving_way(points)
+                for step, point in unhurried(points)
             )
             self.database.executemany(_ADD, rows)
 

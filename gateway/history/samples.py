@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from jupyter_aliquot.gateway.base.gil import unhurried
 from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus, KernelStatus, NodeStatus
 
 KERNEL_FIGURES = (
@@ -98,7 +99,7 @@ def samples(before: Reading, after: Reading) -> Iterator[Sample]:
         if device.uuid in devices and not device.lost:
             yield Sample(_device(device), _device_values(device))
     kernels = {(kernel.kernel_id, kernel.owner): kernel for kernel in before.status.kernels}
-    for kernel in after.status.kernels:
+    for kernel in unhurried(after.status.kernels):
         known = kernels.get((kernel.kernel_id, kernel.owner))
         if known is not None:
             yield Sample(_kernel(kernel), _kernel_values(known, kernel, seconds))

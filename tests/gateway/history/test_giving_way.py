@@ -5,10 +5,11 @@ from __future__ import annotations
 import sqlite3
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from jupyter_aliquot.gateway.base.gil import giving_way, take_short_turns
+from jupyter_aliquot.gateway.base.gil import giving_way, take_short_turns, unhurried
 
 
 def test_the_items_are_the_same() -> None:
@@ -55,3 +56,13 @@ def test_a_thread_that_computes_keeps_the_lock_for_a_short_turn(before: float, w
         assert sys.getswitchinterval() == pytest.approx(want, rel=0.02)  # in whole microseconds
     finally:
         sys.setswitchinterval(usual)
+
+
+def test_only_background_threads_rest_between_items() -> None:
+    """The main thread runs the loop, which must not rest."""
+    items = range(3)
+    assert unhurried(items) is items
+    with ThreadPoolExecutor(1) as thread:
+        rests = thread.submit(unhurried, items).result()
+        assert rests is not items
+        assert list(rests) == [0, 1, 2]
