@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from html.parser import HTMLParser
@@ -107,6 +108,20 @@ def test_what_a_block_of_code_shows_is_left_as_it_is() -> None:
 def test_a_link_to_a_file_that_does_not_exist_is_an_error_that_names_both() -> None:
     with pytest.raises(FileNotFoundError, match=re.escape("docs/glossary.md links to no-such-page.md")):
         docs_site.rewrite(ROOT / "docs/glossary.md", "[x](no-such-page.md)\n")
+
+
+def test_a_machine_that_reaches_no_address_is_told_from_one_that_finds_broken_ones() -> None:
+    away = {"status": "broken", "info": "Max retries exceeded (Caused by NameResolutionError('x.org'))"}
+    gone = {"status": "broken", "info": "404 Client Error: Not Found for url: https://x.org/a"}
+    local = {"status": "ignored", "info": ""}
+
+    def found(*rows: dict[str, str]) -> str:
+        return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+    assert docs_site.reaches_none(found(away, away, local)) == 2
+    assert docs_site.reaches_none(found(away, gone)) == 0
+    assert docs_site.reaches_none(found(away, {"status": "working", "info": ""})) == 0
+    assert docs_site.reaches_none(found(local)) == 0
 
 
 def test_each_page_is_in_the_section_that_names_it_first() -> None:
