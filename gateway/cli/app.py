@@ -47,6 +47,10 @@ COMMANDS = {
     "drain": (f"{_HERE}.nodes.DrainCommand", "cordon a node, and swap its kernels out"),
     "sizes": (f"{_HERE}.sizes.SizesCommand", "the sizes that kernels can have; --install writes them as kernelspecs"),
     "simulate": (f"{_HERE}.simulate.SimulateCommand", "a trace of jobs on a cluster, under several queue orders"),
+    "capacity": (
+        f"{_ADMIN}.capacity.CapacityCommand",
+        "how many kernels a server carries, and the host memory for more",
+    ),
     "install-service": (
         f"{_HERE}.install_service.InstallServiceCommand",
         "systemd units, an account and folders for this machine; --hub for a JupyterHub",

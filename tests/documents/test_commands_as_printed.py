@@ -59,6 +59,7 @@ SAYS = {
     "aliquot resize train.ipynb 0.5 --memory 12GiB --priority low": "0.5 GPU",
     "aliquot share train.ipynb --user bob": "bob",
     "aliquot share train.ipynb": "vision",
+    "aliquot capacity --gpus 4 --gpu-memory 80GiB --host-memory 512GiB": "overcommit: 1.30",
     "make help": "List the targets",
     "jupyter console --kernel python3.gpu-0.25": "sized: True",
     **{

@@ -129,3 +129,29 @@ def test_a_picture_has_one_text_on_all_pages_and_a_dark_twin_and_each_file_is_sh
     assert {light.name: found for light, found in texts.items() if len(found) > 1} == {}
     shown = {file for light in texts for file in (light, light.with_name(f"{light.stem}-dark{light.suffix}"))}
     assert shown == set((ROOT / "docs/images").iterdir())
+
+
+OWNERS_WORDS = {
+    "REPOSITORY": r"git clone REPOSITORY\b",
+    "OWNER/REPOSITORY": r"/OWNER/REPOSITORY/",
+    "SECURITY-ADDRESS": r"\*\*SECURITY-ADDRESS\*\*",
+}
+
+
+def test_the_words_that_the_owner_replaces_are_listed_where_they_stand() -> None:
+    """No page prints an address that is not known: a word in capitals stands in its place."""
+    contributing = (ROOT / "CONTRIBUTING.md").read_text()
+    pages = [*DOCUMENTS, ROOT / "binder/README.md"]
+    for word, place in OWNERS_WORDS.items():
+        (listed,) = re.findall(rf"^\| `{word}` \| (.*) \|$", contributing, re.MULTILINE)
+        found = {str(page.relative_to(ROOT)) for page in pages if re.search(place, page.read_text())}
+        assert found == set(re.findall(r"[A-Za-z/-]+\.md", listed.partition(";")[0])), word
+
+
+def test_no_address_of_a_repository_is_made_up() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    package = json.loads((ROOT / "package.json").read_text())
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    known = [project.get("urls"), package.get("homepage"), package.get("repository"), citation.get("repository-code")]
+    is_named = not re.search(r"git clone REPOSITORY ", (ROOT / "README.md").read_text())
+    assert [value is not None for value in known] == [is_named] * 4, "all of them come with the repository's address"

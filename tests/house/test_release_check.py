@@ -62,6 +62,7 @@ def test_a_python_that_is_not_there_is_left_out_and_said() -> None:
 def test_the_clean_systems_have_each_python_that_is_supported() -> None:
     assert tuple(one.python for one in systems.SYSTEMS) == release_check.PYTHONS
     assert {"gcc", "make", "python3-venv"} <= set(trial.needed_packages()), "what the README tells a newcomer"
+    assert trial.own_lab_command() == "pip install '.[lab,demo]'", "the README's, as it prints it"
 
 
 def test_a_system_that_cannot_be_made_is_a_row_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
 """Follow the README on bare systems, as a newcomer would: ``make readme-check``.
 
-For each system it installs the packages that the README names, clones the last commit, and runs `make
-demo` to its table. It needs root, mmdebstrap, the archives of Debian and Ubuntu, and the package index.
+For each system it installs the packages that the README names, clones the last commit, runs `make
+demo` to its table, and installs Aliquot into an environment of its own, beside JupyterLab. It needs
+root, mmdebstrap, the archives of Debian and Ubuntu, and the package index.
 """
 
 from __future__ import annotations

@@ -10,12 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from machines.machine import Machine, machine
+from machines.machine import Ended, Machine, machine
 from machines.systems import ROOT, NotToBeHad, System, make
 
 README = ROOT / "README.md"
 _HELD = re.compile(r"all (\d+) claims hold, in (\d+) s")
 _SHELL = "env HOME=/home/newcomer bash -c"
+_OWN_LAB = re.compile(r"`(pip install '\.\[lab[a-z,]*\]')`")
+_OWN_ENVIRONMENT = 'python3 -m venv "$HOME/own" && export PATH="$HOME/own/bin:$PATH"'
+_LAB_EXTENSION = "jupyter labextension list 2>&1 | grep '@jupyter-aliquot/labextension.*enabled.*OK'"
 _PACKAGES = re.compile(r"apt-get install ([a-z0-9 -]+)")
 
 
@@ -77,17 +80,32 @@ def try_readme(system: System, source: Path = ROOT) -> Found:
             return Found(system.name, "", f"apt-get failed: {done.said[-500:].strip()}")
         prepared = done.seconds
         _lend(source, there)
-        own = "chown -R newcomer /srv/aliquot.git && install -d -o newcomer '/home/newcomer/my work'"
-        there.run(f"useradd --create-home --shell /bin/bash newcomer && {own}")
-        steps = "cd '/home/newcomer/my work' && git clone -q /srv/aliquot.git aliquot && cd aliquot && make demo"
-        done = there.run(f"exec setpriv --reuid=newcomer --regid=newcomer --init-groups {_SHELL} {shlex.quote(steps)}")
+        folder = "chown -R newcomer /srv/aliquot.git && install -d -o newcomer '/home/newcomer/my work'"
+        there.run(f"useradd --create-home --shell /bin/bash newcomer && {folder}")
+        done = _as_newcomer(there, "git clone -q /srv/aliquot.git aliquot && cd aliquot && make demo")
         if done.code:
             return Found(system.name, "", f"`make demo` ended with {done.code}: {done.said[-1500:].strip()}")
+        own = _as_newcomer(there, f"cd aliquot && {_OWN_ENVIRONMENT} && {own_lab_command()} -q && {_LAB_EXTENSION}")
+        if own.code:
+            return Found(system.name, "", f"`{own_lab_command()}` ended with {own.code}: {own.said[-1500:].strip()}")
     told = _HELD.search(done.said)
     if told is None:
         return Found(system.name, "", f"`make demo` printed no table: {done.said[-1500:].strip()}")
-    parts = f"{told[2]} s of it the demo; packages before it: {prepared:.0f} s"
+    parts = f"{told[2]} s of it the demo; packages before it: {prepared:.0f} s; own JupyterLab: {own.seconds:.0f} s"
     return Found(system.name, f"all {told[1]} claims hold {done.seconds:.0f} s after the clone began, {parts}")
+
+
+def own_lab_command() -> str:
+    """Return the command by which the README installs Aliquot beside a JupyterLab of the user's."""
+    told = _OWN_LAB.search(README.read_text())
+    if told is None:
+        raise ValueError("README.md has no command of the form: pip install '.[lab,…]'")
+    return told[1]
+
+
+def _as_newcomer(there: Machine, steps: str) -> Ended:
+    words = f"cd '/home/newcomer/my work' && {steps}"
+    return there.run(f"exec setpriv --reuid=newcomer --regid=newcomer --init-groups {_SHELL} {shlex.quote(words)}")
 
 
 def _lend(source: Path, there: Machine) -> None:

@@ -139,6 +139,13 @@ interface ILookProps {
 }
 
 function ToolbarLook({ text, hint, state, isOpen, press }: ILookProps): JSX.Element {
+  // The button of JupyterLab 4.4 reports a key twice: by itself, and by the click that the browser makes of the key.
+  const onClick = (): void => {
+    if (window.event?.type === 'keydown') {
+      window.event.preventDefault();
+    }
+    press();
+  };
   return (
     <ToolbarButtonComponent
       className="aliquot-KernelItem-button"
@@ -148,7 +155,7 @@ function ToolbarLook({ text, hint, state, isOpen, press }: ILookProps): JSX.Elem
       dataset={{ 'data-state': state }}
       aria-haspopup="dialog"
       aria-expanded={isOpen}
-      onClick={press}
+      onClick={onClick}
     />
   );
 }
