@@ -15,7 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 from compute import chart, dynamics, fairness, rows, tables
-from compute.controllers import CONTENDERS, OURS, TGS
+from compute.controllers import CONTENDERS, OURS, TGS, contender
 from compute.opportunistic import OPPORTUNISTIC
 from compute.pairs import Pair, measure
 from compute.production import PRODUCTION
@@ -145,10 +145,23 @@ def everything(asked: argparse.Namespace) -> bool:
     return holds
 
 
+def controller_name(text: str) -> str:
+    try:
+        contender(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", help="parts of names that a pair must have, all of them")
-    parser.add_argument("--controller", action="append", choices=sorted(CONTENDERS), help=f"default {OURS}")
+    parser.add_argument(
+        "--controller",
+        action="append",
+        type=controller_name,
+        help=f"one of {', '.join(CONTENDERS)}; {OURS}@8 is ours with a slowdown target of 8 %% (default {OURS})",
+    )
     parser.add_argument("--seed", type=int, default=1)
     options = read_arguments(parser, {})
     if options.only is None and not options.controller:

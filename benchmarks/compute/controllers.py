@@ -1,10 +1,8 @@
-"""The controllers that the benchmark compares, by name, with the time each gets to settle.
-
-The module has values only.
-"""
+"""The controllers that the benchmark compares, by name, with the time each gets to settle."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,6 +13,7 @@ from compute.programs import SECOND
 from jupyter_aliquot.gpu_hook.agent.compute.controllers import NoControl
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import Controller
 from jupyter_aliquot.gpu_hook.agent.compute.policy.controller import MeasuredController
+from jupyter_aliquot.gpu_hook.agent.compute.policy.policy import Policy
 
 
 @dataclass(frozen=True)
@@ -36,3 +35,18 @@ CONTENDERS = {
         Contender("quanta", Quanta),
     )
 }
+
+
+def contender(name: str) -> Contender:
+    """Return the controller of this name; ``measured@8`` is ours with a slowdown target of 8 %.
+
+    Raises ValueError.
+    """
+    if name in CONTENDERS:
+        return CONTENDERS[name]
+    found = re.fullmatch(rf"{OURS}@(\d{{1,2}}(?:\.\d+)?)", name)
+    if found is None or not float(found[1]):
+        choices = ", ".join(CONTENDERS)
+        raise ValueError(f"No controller is named {name}. Choose one of {choices}, or {OURS}@8 for a target of 8 %.")
+    policy = Policy(slowdown_target=float(found[1]) / 100)
+    return Contender(name, lambda: MeasuredController(policy))

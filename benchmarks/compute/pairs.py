@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compute.clairvoyant import most_harvest
-from compute.controllers import CONTENDERS
+from compute.controllers import contender
 from compute.opportunistic import OPPORTUNISTIC
 from compute.plant import OnlyMeasured, Outcome, Plant, Process, Step
 from compute.production import PRODUCTION
@@ -91,16 +91,16 @@ def alone(production: str, horizon: int, seed: int) -> Alone:
 
 
 def measure(production: str, opportunistic: str, controller: str, seed: int = 1, span: int = SPAN) -> Pair:
-    contender = CONTENDERS[controller]
-    horizon = contender.settles + span
+    judge = contender(controller)
+    horizon = judge.settles + span
     processes = [
         Process(PRODUCTION[production], is_production=True, hundredths=75),
         Process(OPPORTUNISTIC[opportunistic], hundredths=25),
     ]
-    outcome = Plant(processes, contender.make(), horizon, seed).run()
+    outcome = Plant(processes, judge.make(), horizon, seed).run()
     solo = alone(production, horizon, seed)
     ends = [step.end for step in outcome.steps[0]]
-    judged = [number for number, end in enumerate(ends) if end > contender.settles]
+    judged = [number for number, end in enumerate(ends) if end > judge.settles]
     if len(judged) < 3:
         raise ValueError(f"{production} × {opportunistic}, {controller}: {len(judged)} steps in {span / SECOND:g} s")
     first, last = judged[0], judged[-1]

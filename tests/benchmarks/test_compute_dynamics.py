@@ -90,9 +90,11 @@ def test_sixteen_kernels_share_one_device() -> None:
     assert jain(16, "measured") >= 0.9
 
 
-def test_production_is_protected_from_fifteen_others() -> None:
-    outcome = run(WITH_PAUSES, *[HOG] * 15, seconds=8)
-    assert slowdown(outcome, WITH_PAUSES, 3 * SECOND, 8 * SECOND) <= 0.1
+@pytest.mark.parametrize("others", [8, 15])
+def test_production_is_protected_from_many_others(others: int) -> None:
+    """Their batches wait for each other in a pause, and production for all of them."""
+    outcome = run(WITH_PAUSES, *[HOG] * others, seconds=8)
+    assert slowdown(outcome, WITH_PAUSES, 3 * SECOND, 8 * SECOND) <= 0.05
     assert all(own > 0 for own in outcome.own)
 
 

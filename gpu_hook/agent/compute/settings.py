@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import MILLISECOND
 
 from .controllers import CONTROLLERS
+from .policy.policy import Policy
 
 CAPS = ("none", "opportunistic", "all")
 LEAST_PERIOD, MOST_PERIOD = 5, 1000  # milliseconds
@@ -23,7 +24,7 @@ class ComputeSettings:
 
     control: str = "measured"
     cap: str = "none"
-    slowdown_target: float = 0.025
+    slowdown_target: float = Policy.slowdown_target
     floor: float = 0.001
     period: int = 20 * MILLISECOND
 

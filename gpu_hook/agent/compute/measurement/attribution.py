@@ -305,7 +305,9 @@ class Attribution:
         if process.begun_beside:
             self._waits += 0.05 * (has_waited - self._waits)
         if has_waited and process.is_production:
-            self._wait += 0.1 * (min(wait, SLICE) - self._wait)
+            # a turn of each that may be before it
+            longest = SLICE * max(1, sum(not one.is_production for one in self._processes.values()))
+            self._wait += 0.1 * (min(wait, longest) - self._wait)
 
     def _settle(
         self,

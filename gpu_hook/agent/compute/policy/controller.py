@@ -24,7 +24,7 @@ from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, Gate, Pace
 from .bounds import bounded
 from .history import Kernel, ProcessHistory, RecentUse, kernels_of
 from .policy import Policy
-from .protection import Protection, Room, Seen, beside_interval, room
+from .protection import Protection, Room, Seen, beside_interval, beside_others, room
 from .reasons import Situation, reason
 from .shares import Allowance, FairQueue
 from .solo import SoloNeed, SoloWindows
@@ -188,14 +188,16 @@ class MeasuredController:
             return plan
         self._pauses.digest()
         wanting = [k for k in others if k.wants(now)]
-        rooms, gaps = {}, {}
+        rooms: dict[int, Room] = {}
         for kernel in others:
             total = sum(k.weight for k in wanting if k is not kernel) + kernel.weight
             rate = self._protection.rate * kernel.weight / total
             for process in kernel.processes:
-                key = process.look.key
-                rooms[key] = room(self.policy, process.longest, process.typical, self._pauses, rate)
-                gaps[key] = self._pauses.gaps(rooms[key].risk) if production else ALWAYS
+                rooms[process.look.key] = room(self.policy, process.longest, process.typical, self._pauses, rate)
+        at_once = sum(rooms[p.look.key].risk.in_flight for k in wanting for p in k.processes if p.wants(now))
+        gaps = {}
+        for key, space in rooms.items():
+            gaps[key] = self._pauses.gaps(beside_others(space, at_once).risk) if production else ALWAYS
         self._plan = _Plan(now, rooms, gaps)
         return self._plan
 
@@ -253,7 +255,8 @@ class MeasuredController:
         """Return the time that an opportunistic process may use beside production.
 
         The hook lets a batch begin while less than this was used, so the controller gives nothing
-        that is shorter than a batch.
+        that is shorter than a batch. A batch longer than production may notice may begin, too, if the
+        delay that it causes on average is permitted, and was not caused by others.
         """
         unit = max(space.batch, process.longest)
         used = process.look.occupied + process.account.pending
@@ -264,6 +267,8 @@ class MeasuredController:
             return used + 1
         if unit <= self.policy.noticed_delay * step and self._protection.tokens >= unit:
             return used + int(self._protection.tokens) - unit + 1
+        if space.risk.delay <= self.policy.slowdown_target * step and self._protection.tokens >= space.risk.delay:
+            return used + 1
         return 0
 
     def _unholdable(self, production: list[Kernel], others: list[Kernel], now: int) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ attribution.py measures the loss; forecast.py says when work may begin in a paus
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from jupyter_aliquot.gpu_hook.agent.compute.measurement.forecast import PauseHistory, Risk
@@ -84,7 +84,7 @@ class Protection:
         spent = lost if time_slices else seen.opportunistic
         self.tokens += self.beside * seen.working - spent
         most = (
-            min(self.policy.noticed_delay * step, self.policy.most_beside) if time_slices else self.beside * SECOND / 10
+            min(self.policy.slowdown_target * step, self.policy.most_beside) if time_slices else self.beside * SECOND / 10
         )
         self.tokens = min(most, max(-most, self.tokens))
 
@@ -126,8 +126,16 @@ def room(policy: Policy, longest: int, typical: int, history: PauseHistory, rate
     unit = max(batch, longest)
     in_flight = min(policy.most_in_flight, 1 + ceil(policy.poll / unit)) if unit < 10 * policy.poll else 1
     likely = max(batch, min(typical, longest))
-    risk = Risk(in_flight * likely - likely // 2, in_flight * likely, rate, policy.noticed_delay, policy.rare_steps)
+    risk = Risk(in_flight * likely - likely // 2, in_flight * likely, rate, policy.noticed_delay, policy.rare(history.step))
     return Room(batch, in_flight, in_flight * unit, risk)
+
+
+def beside_others(space: Room, in_flight: int) -> Room:
+    """Return the room of a process whose neighbors begin work in the same pauses.
+
+    Its own work ends behind theirs: ``in_flight`` is all of them, in nanoseconds.
+    """
+    return replace(space, risk=replace(space.risk, in_flight=max(space.risk.in_flight, in_flight)))
 
 
 def beside_interval(policy: Policy, unit: int, step: int) -> int:
@@ -137,5 +145,5 @@ def beside_interval(policy: Policy, unit: int, step: int) -> int:
     """
     interval = policy.floor_interval(unit)
     if unit > policy.noticed_delay * step:
-        interval = max(interval, int(step / policy.rare_steps))
+        interval = max(interval, int(step / policy.rare(step)))
     return interval

@@ -16,7 +16,7 @@ from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
 )
 from jupyter_aliquot.gpu_hook.agent.compute.policy.controller import MeasuredController
 from jupyter_aliquot.gpu_hook.agent.compute.policy.policy import NEVER, Policy
-from jupyter_aliquot.gpu_hook.agent.compute.policy.protection import Protection, Seen, beside_interval, room
+from jupyter_aliquot.gpu_hook.agent.compute.policy.protection import Protection, Seen, beside_interval, beside_others, room
 
 POLICY = Policy()
 STEP = 20 * MILLISECOND
@@ -34,12 +34,12 @@ def after(protection: Protection, seen: Seen, seconds: float, begin: int = SECON
 def test_loss_over_the_target_trims_what_is_allowed_then_halves_it_and_waits_for_the_effect_of_each() -> None:
     protection = Protection(POLICY)
     before = protection.rate
-    now = after(protection, replace(CALM, lost=0.2 * STEP), 0.22)
+    now = after(protection, replace(CALM, lost=0.3 * STEP), 0.22)
     trimmed = protection.rate
     assert before / 2 < trimmed < before * 1.2  # after a short rise
-    now = after(protection, replace(CALM, lost=0.2 * STEP), 0.2, now)
+    now = after(protection, replace(CALM, lost=0.3 * STEP), 0.2, now)
     assert protection.rate == pytest.approx(trimmed * POLICY.cut)
-    after(protection, replace(CALM, lost=0.2 * STEP), 2, now)
+    after(protection, replace(CALM, lost=0.3 * STEP), 2, now)
     assert protection.rate == POLICY.least_rate
 
 
@@ -98,7 +98,7 @@ def test_the_bound_is_what_is_in_flight_of_the_longest() -> None:
 
 def test_the_floor_is_rare_enough_for_steps_and_comes() -> None:
     step = 100 * MILLISECOND
-    assert beside_interval(POLICY, 9 * MILLISECOND, step) >= step / POLICY.rare_steps
+    assert beside_interval(POLICY, 9 * MILLISECOND, step) >= POLICY.rare_span
     assert beside_interval(POLICY, MILLISECOND, step) <= 2 * SECOND
 
 
@@ -114,3 +114,16 @@ def test_without_a_floor_nothing_comes_beside_production_that_never_pauses(floor
         orders = controller.step(DeviceSample(now, looks)).orders
         opened += orders[2].allowed_with_busy_peers > now and now > 2 * SECOND
     assert opened == 0
+
+
+def test_work_that_waits_behind_neighbors_ends_after_theirs() -> None:
+    alone = room(POLICY, MILLISECOND, MILLISECOND, PauseHistory(25 * MILLISECOND), 0.1)
+    among = beside_others(alone, 15 * MILLISECOND)
+    assert among.risk == replace(alone.risk, in_flight=15 * MILLISECOND)
+    assert beside_others(alone, 0) == alone
+
+
+def test_long_steps_may_be_delayed_more_often_than_short_ones() -> None:
+    assert POLICY.rare(5 * MILLISECOND) == POLICY.rare_steps
+    assert POLICY.rare(100 * MILLISECOND) == pytest.approx(100 * MILLISECOND / POLICY.rare_span)
+    assert POLICY.rare(2 * SECOND) == POLICY.most_rare_steps
