@@ -92,7 +92,7 @@ def test_sixteen_kernels_share_one_device() -> None:
 
 @pytest.mark.parametrize("others", [8, 15])
 def test_production_is_protected_from_many_others(others: int) -> None:
-    """Their batches wait for each other in a pause, and production for all of them."""
+    """Batches of many kernels wait for each other in a pause, and production for all of them."""
     outcome = run(WITH_PAUSES, *[HOG] * others, seconds=8)
     assert slowdown(outcome, WITH_PAUSES, 3 * SECOND, 8 * SECOND) <= 0.05
     assert all(own > 0 for own in outcome.own)
