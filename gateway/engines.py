@@ -76,8 +76,9 @@ def make_engines(
     folder = memory.folder
     identity, has_pods = "" if folder is None else folder.identity, settings.runtime == "kubernetes"
     pods = replace(KernelPods(parent=server).settings(identity), leads=memory.lead.is_current) if has_pods else None
-    containers = container_runtime(server, pods, runtime, log)
     nodes = _remote_nodes(settings, None if folder is None else folder.path, clock, watch, log, pods)
+    pods = pods and replace(pods, node_lost=nodes.lose)
+    containers = container_runtime(server, pods, runtime, log)
     served = ServedNodes(nodes, containers.serves)
     own: Agent = link if containers.serves("") else NoLocalAgent(served)
     held = _holders(server, pods, nodes, memory.lead, clock, log)

@@ -75,6 +75,7 @@ class RemoteNodes:
         self._of_any: set[str] = set()
         self._is_started = self._is_stopped = False
         self._keeper: asyncio.Task[None] | None = None
+        self._lost: set[str] = set()  # by their cluster
         self._has_new = asyncio.Event()
         self.sockets = AgentSockets()
 
@@ -99,6 +100,11 @@ class RemoteNodes:
     def agent(self, name: str) -> DialedAgent:
         """Return the agent of a node that is known. Raises KeyError."""
         return self._nodes[name].agent
+
+    def lose(self, name: str) -> None:
+        """Forget a node soon that its cluster has no more, unless its agent is connected."""
+        self._lost.add(name)
+        self._has_new.set()
 
     async def start(self) -> None:
         """List the nodes of the last run as unknown."""
@@ -213,7 +219,9 @@ class RemoteNodes:
 
     async def _forget(self) -> None:
         now = self._note_connected()
-        old = [name for name, seen in self._seen.items() if now - seen >= FORGOTTEN_SECONDS]
+        connected = {view.name for view in self.views() if view.is_connected}
+        lost, self._lost = self._lost - connected, set()
+        old = [name for name, seen in self._seen.items() if now - seen >= FORGOTTEN_SECONDS or name in lost]
         for name in old:
             del self._seen[name]
             self._of_any.discard(name)

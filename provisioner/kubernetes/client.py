@@ -63,7 +63,7 @@ class ClusterAwayError(ClusterError):
 class Collection:
     """The objects of one resource in one namespace, of those that the selectors of labels and fields select.
 
-    ``prefix`` is ``/api/v1``, or ``/apis/GROUP/VERSION``.
+    ``prefix`` is ``/api/v1``, or ``/apis/GROUP/VERSION``. ``namespace`` is empty for the cluster's own objects.
     """
 
     prefix: str
@@ -74,7 +74,7 @@ class Collection:
 
     @property
     def path(self) -> str:
-        return f"{self.prefix}/namespaces/{self.namespace}/{self.plural}"
+        return "/".join(filter(None, (self.prefix, self.namespace and f"namespaces/{self.namespace}", self.plural)))
 
 
 def find_configuration() -> Configuration:

@@ -40,7 +40,7 @@ PERMISSIONS = (
     Permission(
         "networking.k8s.io", "networkpolicies", ("list",), "See policies that close its ports (`aliquot doctor`)."
     ),
-    Permission("", "nodes", ("list",), "See nodes whose agent offers nothing (`aliquot doctor`).", False),
+    Permission("", "nodes", ("list",), "See nodes that are gone, or whose agent offers nothing.", False),
     Permission("", "namespaces", ("get",), "Check the level of Pod Security (`aliquot doctor`).", False, "aliquot"),
     Permission("authentication.k8s.io", "tokenreviews", ("create",), "Check the tokens of agents that dial in.", False),
 )

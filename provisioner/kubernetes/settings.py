@@ -78,6 +78,7 @@ class PodSettings:
     ``uid``, ``gid`` and ``fs_gid`` return those of an owner's kernels. ``volumes`` and ``home`` may have
     KubeSpawner's fields, such as ``{username}``. ``start_seconds``: how long a pod may take to run.
     ``leads`` returns whether no other replica of the gateway can lead now: no pod is made while one can.
+    ``node_lost`` is called with a node that the cluster has no more.
     """
 
     cluster: Cluster
@@ -91,6 +92,7 @@ class PodSettings:
     start_seconds: float = 600.0
     grace_seconds: int = 30
     leads: Callable[[], bool] = lambda: True
+    node_lost: Callable[[str], None] = lambda node: None
 
 
 @dataclass(frozen=True)

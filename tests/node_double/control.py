@@ -1,4 +1,4 @@
-"""The control plane's part that nodes need: a scheduler, and the end of silent nodes' readiness."""
+"""The control plane's part that nodes need: a scheduler, silent nodes' readiness, and the end of lost nodes' pods."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ Object = dict[str, Any]
 
 _LOOK_SECONDS = 0.05
 _ENDED = ("Succeeded", "Failed")
+_GONE = "PodGC: node no longer exists"
 
 
 class ControlDouble:
@@ -45,6 +46,7 @@ class ControlDouble:
         nodes = self._api.call("GET", "/api/v1/nodes").get("items") or []
         pods = self._api.call("GET", "/api/v1/pods").get("items") or []
         self._mark_silent(nodes)
+        self._collect(pods, {one["metadata"]["name"] for one in nodes})
         for pod in pods:
             if not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]:
                 self._schedule(pod, nodes, pods)
@@ -80,6 +82,17 @@ class ControlDouble:
                 raise
 
     # ---- nodes
+
+    def _collect(self, pods: list[Object], nodes: set[str]) -> None:
+        """Remove the pods of nodes that are no more, as the pod garbage collector does after a while."""
+        taken = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
+        for pod in pods:
+            if pod["spec"].get("nodeName") in {None, "", *nodes}:
+                continue
+            conditions = [*((pod.get("status") or {}).get("conditions") or ()), taken | {"message": _GONE}]
+            status = {"phase": "Failed", "conditions": conditions}
+            self._api.call("PATCH", f"{_path(pod)}/status", {"status": status}, MERGE)
+            self._api.call("DELETE", _path(pod), {"gracePeriodSeconds": 0})
 
     def _mark_silent(self, nodes: list[Object]) -> None:
         leases = self._api.call("GET", LEASES).get("items") or []

@@ -23,6 +23,7 @@ from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits
 from jupyter_aliquot.provisioner.errors import (
     EngineError,
+    GrantLostError,
     LaunchError,
     RelayError,
     RelayRefusedError,
@@ -121,7 +122,7 @@ class PodRuntime:
         try:
             pod = await store.submit(record, made, keys, relay, until, note)
             try:
-                waits = StartingPod(store, pod["metadata"], until, self._settings.start_seconds, note)
+                waits = StartingPod(store, pod["metadata"], grant.node, until, self._settings.start_seconds, note)
                 pod = await waits.until_running()
                 await self._stop_tunnel(pod["metadata"]["name"])  # of its last run
             except BaseException:
@@ -129,6 +130,9 @@ class PodRuntime:
                 raise
         except ClusterError as error:
             raise LaunchError(refusal_text(error)) from error
+        except GrantLostError:
+            self._settings.node_lost(grant.node)
+            raise
         finally:
             self._waiting.pop(kernel_id, None)
         self._tunnel(kernel_id, pod, partial(_known, keys))
@@ -314,7 +318,9 @@ class PodRuntime:
         if pod is not None and (state := pod_state(pod)).phase in OVER:
             self._remember(process, _end_of(state) if number is None else ProcessEnd(signal=number))
         elif store.is_gone(uid):
-            self._remember(process, ProcessEnd(lost=DELETED) if number is None else ProcessEnd(signal=number))
+            self._remember(
+                process, _end_of_gone(store.last_state(uid)) if number is None else ProcessEnd(signal=number)
+            )
         elif pod is None:
             store.look_for(name, uid)
         return self._ends.get(process.container)
@@ -353,6 +359,10 @@ def _process(kernel_id: str, metadata: Mapping[str, Any]) -> KernelProcess:
 def _of(process: KernelProcess) -> tuple[str, str]:
     name, _, uid = process.container.partition("/")
     return name or kernel_pod_name(process.kernel_id), uid
+
+
+def _end_of_gone(last: PodState | None) -> ProcessEnd:
+    return _end_of(last) if last is not None and last.phase in OVER else ProcessEnd(lost=DELETED)
 
 
 def _end_of(state: PodState) -> ProcessEnd:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jupyter_aliquot.provisioner.errors import LaunchError
+from jupyter_aliquot.provisioner.errors import GrantLostError, LaunchError
 from jupyter_aliquot.provisioner.kubernetes.client import Object
 from jupyter_aliquot.provisioner.kubernetes.states import PodPhase, PodState, pod_state
 
@@ -19,14 +19,21 @@ _LOOK_SECONDS = 5.0
 
 
 class StartingPod:
-    """A pod that is to run before *until*, on the monotonic clock: *seconds* after its start was asked for.
+    """A pod that is to run on *node* before *until*, on the monotonic clock: *seconds* after its start was asked for.
 
     *note* is called with what it waits for.
     """
 
     def __init__(
-        self, store: PodStore, metadata: Mapping[str, Any], until: float, seconds: float, note: Callable[[str], None]
+        self,
+        store: PodStore,
+        metadata: Mapping[str, Any],
+        node: str,
+        until: float,
+        seconds: float,
+        note: Callable[[str], None],
     ) -> None:
+        self._node = node
         self._store = store
         self._name, self._uid = str(metadata["name"]), str(metadata["uid"])
         self._until, self._seconds = until, seconds
@@ -35,7 +42,7 @@ class StartingPod:
         self._warning = ""
 
     async def until_running(self) -> Object:
-        """Return the pod once its kernel's container runs. Raises LaunchError."""
+        """Return the pod once its kernel's container runs. Raises LaunchError, and GrantLostError without the node."""
         while True:
             changed = self._store.next_change()
             if (running := self._look()) is not None:
@@ -51,6 +58,11 @@ class StartingPod:
             if not done and not self._store.problem:
                 # What holds a pod up is told by events alone, where its status says nothing.
                 self._warning = await self._store.warning(self._uid)
+                if self._state.phase is PodPhase.SCHEDULING and await self._store.is_node_gone(self._node):
+                    raise GrantLostError(
+                        f"The kernel's GPU is on the node {self._node}, which the cluster has no more. The kernel gets "
+                        "another one"
+                    )
 
     def _look(self) -> Object | None:
         """Return the pod if it runs. Raises LaunchError for one that will not."""

@@ -33,7 +33,7 @@ from jupyter_aliquot.provisioner.kubernetes.record import (
     kernel_selector,
 )
 from jupyter_aliquot.provisioner.kubernetes.settings import Cluster, PodPlan, RelayKeys
-from jupyter_aliquot.provisioner.kubernetes.states import refusal_text, warning_text
+from jupyter_aliquot.provisioner.kubernetes.states import PodState, pod_state, refusal_text, warning_text
 from jupyter_aliquot.provisioner.kubernetes.watch import ResourceWatch
 from jupyter_aliquot.provisioner.relay.wire.files import (
     RelayRecord,
@@ -74,7 +74,7 @@ class PodStore:
         self._secrets = Collection("/api/v1", "secrets", cluster.namespace)
         self._watch = ResourceWatch(client, self._pods, sleep, chance, log)
         self._watch.listen(self._saw)
-        self._gone: dict[str, None] = {}  # the last uids
+        self._gone: dict[str, PodState | None] = {}  # the last uids, with what the cluster told last of each pod
         self._disowned: set[str] = set()  # uids of own pods that came when another replica may have led
         self._sought: set[str] = set()  # uids of pods that the cluster is asked for
         self._change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -107,6 +107,10 @@ class PodStore:
         """Return whether the cluster told that a pod is no more. A pod that cannot be seen is not gone."""
         return uid in self._gone
 
+    def last_state(self, uid: str) -> PodState | None:
+        """Return the last state of a pod that is gone, which tells how the cluster took it; None: not known."""
+        return self._gone.get(uid)
+
     def look_for(self, name: str, uid: str) -> None:
         """Ask the cluster itself for a pod that the watch does not tell: it may have gone between two lists."""
         if self._watch.is_current and uid not in self._sought:
@@ -129,12 +133,12 @@ class PodStore:
 
     def _saw(self, before: Object | None, after: Object | None) -> None:
         if before is not None and (after is None or after["metadata"]["uid"] != before["metadata"]["uid"]):
-            self._note_gone(before["metadata"]["uid"])
+            self._note_gone(before["metadata"]["uid"], pod_state(before))
         self._tell()
 
-    def _note_gone(self, uid: str) -> None:
+    def _note_gone(self, uid: str, last: PodState | None = None) -> None:
         """Keep the uid for a while: of an earlier one, the cluster is asked again."""
-        self._gone[uid] = None
+        self._gone[uid] = last
         if len(self._gone) > _MOST_GONE:
             del self._gone[next(iter(self._gone))]
 
@@ -171,6 +175,15 @@ class PodStore:
             self._log.info("pod=%s events=unknown reason=%s", uid, error)
             return ""
         return warning_text(events)
+
+    async def is_node_gone(self, node: str) -> bool:
+        """Return whether the cluster has no such node any more; False while it cannot be asked."""
+        try:
+            found, _ = await self._client.list(Collection("/api/v1", "nodes", "", fields=f"metadata.name={node}"))
+        except ClusterError as error:
+            self._log.info("node=%s unseen reason=%s", node, error)
+            return False
+        return not found
 
     async def secret(self, name: str) -> Object:
         """Return the Secret of a kernel's pod. Raises ClusterError, and StateError where there is none."""

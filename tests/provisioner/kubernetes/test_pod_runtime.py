@@ -123,6 +123,7 @@ class Place:
 @pytest.fixture
 def play(a_double: ApiDouble, on_double: Cluster) -> Callable[[Scene], None]:
     a_double.allowed = [(verb, one.resource) for one in PERMISSIONS for verb in one.verbs]
+    a_double.store.create(RESOURCES["nodes"], "", {"metadata": {"name": "gpu-1"}})
 
     def run(scene: Scene) -> None:
         async def act() -> None:
@@ -495,6 +496,9 @@ def test_a_pod_that_the_cluster_takes_is_a_lost_kernel(play: Callable[[Scene], N
         process = await place.started()
         told = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": "m"}
         place.tell({"phase": "Running", "conditions": [told]})
+        # It is gone before the gateway looks, too.
+        place.double.store.delete(PODS, "default", NAME, {"gracePeriodSeconds": 0})
+        await until(lambda: place.watches() and place.runtime._store().is_gone(process.container.partition("/")[2]))
         await place.runtime.wait(process)
         ending = read_ending(await place.runtime.ending(process), None, 1.0)
         assert ending.code is EndingCode.NODE_LOST
