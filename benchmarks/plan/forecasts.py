@@ -92,8 +92,8 @@ class Replay:
         self._queue: list[Cell] = []
         self._seen: list[float] = []
         self._pauses: list[float] = []
-        # A cell that waits to when it was told, within which time, and the median of its futures.
-        self._told: dict[Cell, tuple[float, float, float]] = {}
+        # A cell that waits to when it was told, and within which time.
+        self._told: dict[Cell, tuple[float, float]] = {}
         self._late: set[Cell] = set()
         # Cells that wait for their forecast, in their order.
         self._untold: list[Cell] = []
@@ -121,7 +121,7 @@ class Replay:
         """Make the forecast of each cell that has few enough ahead, as the gateway does."""
         while self._untold and (place := self._queue.index(self._untold[0])) < MOST_AHEAD:
             told = self._forecast(now, place)
-            self._told[self._untold.pop(0)] = (now, told.within, told.median)
+            self._told[self._untold.pop(0)] = (now, told.within)
 
     def _of(self, cell: Cell) -> tuple[float, float, int]:
         return self._sessions[cell[0]].cells[cell[1]]
@@ -141,15 +141,14 @@ class Replay:
         self._running[cell] = now
         heappush(self._events, (now + seconds, False, *cell))
         if cell in self._told:
-            began, within, median = self._told.pop(cell)
+            began, within = self._told.pop(cell)
             self.waits.append((within, now - began))
-            self.calibration.note(median, now - began)
             if cell not in self._late:
                 self.calibration.learn(came_true=now - began <= within)
 
     def _note_late(self, now: float) -> None:
         """Learn that a forecast was wrong as soon as its time is over, not when the cell starts."""
-        for cell, (began, within, _) in self._told.items():
+        for cell, (began, within) in self._told.items():
             if now - began > within and cell not in self._late:
                 self._late.add(cell)
                 self.calibration.learn(came_true=False)
@@ -163,8 +162,7 @@ class Replay:
         *ahead, wanted = [1000 * self._of(cell)[2] for cell in self._queue[: place + 1]]
         # Cells that still run have lasted at least so long; without them the long ones would be missed.
         habits = Habits([*self._seen, *(now - began for began in self._running.values())], self._pauses)
-        level = self.calibration.level
-        found = forecast(self._gpus, holders, ahead, wanted, habits, seed=len(self.waits), level=level)
+        found = forecast(self._gpus, holders, ahead, wanted, habits, seed=len(self.waits))
         return self.calibration.told(found)
 
 

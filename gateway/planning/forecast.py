@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
@@ -25,8 +24,8 @@ MOST_AHEAD = 64
 _MOST_CELLS = 50
 _PAUSES = 500  # that are drawn once for all holders
 CHANCE = 0.8
-# Past waits that the calibration remembers, and the fewest that it goes by.
-_FACTORS, _LEAST_FACTORS = 1000, 20
+# Bounds of the logarithm of the factor that calibrates medians: a seventh to twenty times.
+_LEAST_LOG, _MOST_LOG = -2.0, 3.0
 LEAST_MEDIAN = 1.0  # seconds
 
 
@@ -109,7 +108,7 @@ def forecast(
 ) -> Forecast:
     """Return when a request for so many milli starts behind those *ahead*, on one node of so many devices.
 
-    *level* is the part of the futures that the error bars cover (see ``Calibration``).
+    *level* is the part of the futures that the error bars cover.
     """
     queue = [*ahead[:MOST_AHEAD], milli]
     found = forecasts(devices, holders, queue, habits, seed=seed, level=level)[-1]
@@ -220,41 +219,38 @@ def _quantile(found: Sequence[float], level: float) -> float:
 class Calibration:
     """The times that come true as often as promised, learned from past forecasts.
 
-    The time told is the forecast's median times the factor that covered past waits: the part
-    ``level`` of the last ones took no more of their medians. So it also corrects futures that are all
-    too short. After each forecast that came true the level falls a little, after each that did not it
-    rises four times as much, so that four of five come true. Until some forecasts have ended, the
-    level is a part of the futures.
+    The time told is the forecast's median times a factor. After each forecast that came true the
+    factor falls by a fiftieth, after each that did not it rises by a twelfth, so that four of five come
+    true: also where the futures are all too short, and soon after the work has changed.
 
-    Source of the rule: Gibbs and Candès, "Adaptive Conformal Inference Under Distribution Shift",
-    NeurIPS 2021.
+    Source of the rule: Angelopoulos, Candès and Tibshirani, "Conformal PID Control for Time Series
+    Prediction", NeurIPS 2023 (quantile tracking), here of the logarithm of the factor; after Gibbs and
+    Candès, "Adaptive Conformal Inference Under Distribution Shift", NeurIPS 2021.
     """
 
-    def __init__(self, chance: float = CHANCE, step: float = 0.01, start: float = 0.85) -> None:
-        """Begin at a careful level: of the first cells, the long ones have not ended yet."""
+    def __init__(self, chance: float = CHANCE, step: float = 0.1, start: float = 0.5) -> None:
+        """Begin at a careful factor: of the first cells, the long ones have not ended yet."""
         self._chance, self._step = chance, step
-        self.level = start
+        # The logarithm of the factor.
+        self._log = start
         self.total = self.came_true = 0
-        self._factors: deque[float] = deque(maxlen=_FACTORS)
+
+    @property
+    def factor(self) -> float:
+        """The time within which a request starts with the promised chance, by its median."""
+        return math.exp(self._log)
 
     def told(self, found: Forecast) -> Forecast:
         """Return a forecast with the time within which a request starts with the promised chance."""
-        if len(self._factors) < _LEAST_FACTORS or found.median == math.inf:
-            return found
-        within = max(LEAST_MEDIAN, found.median) * _quantile(sorted(self._factors), self.level)
+        within = max(LEAST_MEDIAN, found.median) * self.factor
         return replace(found, within=within, low=min(found.low, within), high=max(found.high, within))
-
-    def note(self, median: float, waited: float) -> None:
-        """Note how long a request waited for which a forecast had this median."""
-        if median < math.inf:
-            self._factors.append(waited / max(LEAST_MEDIAN, median))
 
     def learn(self, *, came_true: bool) -> None:
         """Note whether a request started within the time that was told."""
         self.total += 1
         self.came_true += came_true
-        self.level += self._step * (self._chance - came_true)
-        self.level = min(0.99, max(0.05, self.level))
+        self._log += self._step * (self._chance - came_true)
+        self._log = min(_MOST_LOG, max(_LEAST_LOG, self._log))
 
     @property
     def share(self) -> float:

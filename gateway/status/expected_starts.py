@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 from jupyter_aliquot.gateway.base.clock import Clock, iso_moment
 from jupyter_aliquot.gateway.culling.policy import Announcement
@@ -45,17 +44,6 @@ _RESTS = 9
 
 # Runs a forecast beside the event loop: for thousands of kernels it takes seconds.
 Submit = Callable[[Callable[[], "list[Forecast]"]], "Future[list[Forecast]]"]
-
-
-class _Told(NamedTuple):
-    """The first forecast for a request: when it was told, its median, and by when it starts; infinity: late.
-
-    Moments are on admission's clock.
-    """
-
-    at: float
-    median: float
-    by: float
 
 
 class ExpectedStarts:
@@ -113,7 +101,8 @@ class PredictedStarts:
         # The forecast under way, when it began by both clocks, and the kernels of its requests.
         self._work: tuple[Future[list[Forecast]], float, float, tuple[str, ...]] | None = None
         self._rests_until = 0.0
-        self._told: dict[str, _Told] = {}
+        # Kernel id to the moment by which its first forecast has it start, on admission's clock; infinity: late.
+        self._told: dict[str, float] = {}
 
     def filled(self, snapshot: AdmissionSnapshot) -> AdmissionSnapshot:
         """Return the snapshot with the prediction of each start that waits for room."""
@@ -146,8 +135,7 @@ class PredictedStarts:
         habits = Habits([*tenures, *(max(0.0, now - one.granted_at) for one in running)])
         devices, holders = _devices(ledger, running, now)
         sizes = [_MILLI * entry.request.gpus.hundredths for entry in queue]
-        level = self.calibration.level
-        work = partial(forecasts, devices, holders, sizes, habits, seed=len(tenures), level=level)
+        work = partial(forecasts, devices, holders, sizes, habits, seed=len(tenures))
         self._work = self._submit(work), now, wall, tuple(entry.kernel_id for entry in queue)
 
     def _take(self) -> None:
@@ -160,25 +148,22 @@ class PredictedStarts:
         for kernel_id, one in zip(kernels, map(self.calibration.told, done.result()), strict=True):
             if one.within < math.inf:
                 found[kernel_id] = Prediction(wall + one.low, wall + one.within)
-                self._told.setdefault(kernel_id, _Told(now, one.median, now + one.within))
+                self._told.setdefault(kernel_id, now + one.within)
         self._found = found
 
     def _learn(self, snapshot: AdmissionSnapshot) -> None:
         """Note which predictions came true: a start that is late counts as soon as it is."""
         now, waits = self._clock.now(), {entry.kernel_id for entry in snapshot.queue}
-        for kernel_id, told in list(self._told.items()):
+        for kernel_id, by in list(self._told.items()):
             holding = snapshot.ledger.holdings.get(kernel_id)
             if kernel_id in waits:
-                if told.by < now:
+                if by < now:
                     self.calibration.learn(came_true=False)
-                    self._told[kernel_id] = told._replace(by=math.inf)
+                    self._told[kernel_id] = math.inf
                 continue
             del self._told[kernel_id]
-            if holding is None:
-                continue
-            self.calibration.note(told.median, holding.granted_at - told.at)
-            if told.by < math.inf:
-                self.calibration.learn(came_true=holding.granted_at <= told.by)
+            if holding is not None and by < math.inf:
+                self.calibration.learn(came_true=holding.granted_at <= by)
 
 
 def predicted_report(told: Prediction | None) -> PredictedStart | None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from jupyter_aliquot.gateway.culling.policy import Announcement
-from jupyter_aliquot.gateway.planning.forecast import Forecast
+from jupyter_aliquot.gateway.planning.forecast import Calibration, Forecast
 from jupyter_aliquot.gateway.scheduling.foreseeing.ends import expected_starts
 from jupyter_aliquot.gateway.scheduling.ledger import Device, Holding, KernelRef, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.planner import Pending
@@ -227,18 +227,24 @@ def predicted(clock: Passing, tenures: list[float], snapshot: AdmissionSnapshot)
     return [entry.predicted for entry in PredictedStarts(clock, lambda: tenures, at_once).filled(snapshot).queue]
 
 
+def told(seconds: float) -> Prediction:
+    """Return what is told of a start in so many seconds that all futures agree on, before any came true."""
+    factor = Calibration().factor
+    return Prediction(pytest.approx(1_000_000.0 + seconds), pytest.approx(1_000_000.0 + factor * seconds))  # type: ignore[arg-type]
+
+
 def test_a_start_is_predicted_from_how_long_kernels_had_their_gpu() -> None:
     """Kernels took ten minutes, and this one has had its GPU for four."""
     ledger = a_ledger(replace(holds("busy", 100), granted_at=1000.0 - 240.0))
     snapshot = a_snapshot(ledger, asks("new", 100), asks("behind", 100))
     new, behind = predicted(Passing(), [600.0] * 30, snapshot)
-    assert new == Prediction(1_000_360.0, 1_000_360.0)
+    assert new == told(360.0)
     assert behind is not None
-    assert behind.latest == pytest.approx(1_000_960.0)
+    assert behind == told(960.0)
     spread = [60.0 * minutes for minutes in range(5, 35)]
     (new, _) = predicted(Passing(), spread, snapshot)
     assert new is not None
-    assert 1_000_000.0 < new.earliest < new.latest < 1_000_000.0 + spread[-1]
+    assert 1_000_000.0 < new.earliest < new.latest < 1_000_000.0 + 2 * spread[-1]
 
 
 def test_nothing_is_predicted_without_kernels_that_ended_or_for_another_reason_than_room() -> None:
@@ -254,7 +260,7 @@ def test_a_device_that_is_overcommitted_twice_has_room_for_two() -> None:
     ledger = a_ledger(*(replace(holds(name, 100), granted_at=400.0 + at) for at, name in enumerate("ab")))
     node = replace(ledger.node, rule=Oversubscription(2.0))
     (new,) = predicted(Passing(), [900.0] * 30, a_snapshot(replace(ledger, node=node), asks("new", 100)))
-    assert new == Prediction(1_000_300.0, 1_000_300.0), "when the first of the two ends"
+    assert new == told(300.0), "when the first of the two ends"
 
 
 def test_predictions_that_come_true_narrow_the_bar_and_late_ones_widen_it() -> None:
@@ -265,15 +271,15 @@ def test_predictions_that_come_true_narrow_the_bar_and_late_ones_widen_it() -> N
     starts.filled(waiting)
     clock.passed = 500.0
     granted = a_ledger(replace(holds("new", 100), granted_at=clock.now()))
-    before = starts.calibration.level
+    before = starts.calibration.factor
     starts.filled(a_snapshot(granted, asks("late", 100)))
     assert (starts.calibration.total, starts.calibration.came_true) == (1, 1), "what is withdrawn teaches nothing"
-    assert starts.calibration.level < before
+    assert starts.calibration.factor < before
     clock.passed = 5000.0
     starts.filled(a_snapshot(granted, asks("late", 100)))
     starts.filled(a_snapshot(granted, asks("late", 100)))
     assert (starts.calibration.total, starts.calibration.came_true) == (2, 1), "late once"
-    assert starts.calibration.level > before
+    assert starts.calibration.factor > before
 
 
 def test_a_forecast_runs_beside_the_status_and_is_shown_when_it_has_ended() -> None:
@@ -294,6 +300,6 @@ def test_a_forecast_runs_beside_the_status_and_is_shown_when_it_has_ended() -> N
     assert len(asked) == 1, "one at a time"
     work, future = asked[0]
     future.set_result(work())
-    told = [entry.predicted for entry in starts.filled(snapshot).queue]
-    assert told == [Prediction(1_000_360.0, 1_000_360.0)], "from the moment at which it began"
+    shown = [entry.predicted for entry in starts.filled(snapshot).queue]
+    assert shown == [told(360.0)], "from the moment at which it began"
     assert len(asked) == 1, "forecasts take a tenth of the time at most"
