@@ -23,11 +23,14 @@ from density.trace import NAME, Cell, Session, a_made_up_day, read
 from density.whole_gpus import FOR_THE_SESSION, GPUS_OF_A_NODE, Holding, Outcome, WholeGpus
 from report import Row, at_least, at_most, publish, read_arguments, result_file
 
+from jupyter_aliquot.gateway.planning.node_choice import NodeOrder
+
 BOUND = 3.0  # seconds
 LONGEST = 10.0  # seconds, of 99 in 100 cells
 WANT = 3.5  # times fewer GPUs than reservation
 WANT_ON_ANY_DAY = 3.3
 FEWEST_NODES = 3
+PLANNED_NODES = 5  # on which the planner's own choices of nodes are played
 JITTER_SECONDS = 600.0  # sessions may start earlier or later by so much
 HARDWARE = Hardware()
 SMOKE = {"most_nodes": 4, "days": 1}
@@ -138,19 +141,41 @@ def measure(sessions: Sequence[Session], picture: Path, extent: Extent) -> list[
     rows.append(at_least("reservation needs, times ours", needed["reservation"] / ours, "×", WANT))
     title = "p95 of waiting for the first GPUs or for a cell's resume, whichever is longer"
     chart.draw(picture, title, "GPUs, in nodes of 8", lines, BOUND)
-    return rows + jittered(sessions, extent) + variants(sessions, extent)
+    return rows + jittered(sessions, extent) + planned(sessions, extent) + variants(sessions, extent)
 
 
-def jittered(sessions: Sequence[Session], extent: Extent) -> list[Row]:
-    """Return the same day with moved starts.
+def moved(sessions: Sequence[Session], seed: int) -> list[Session]:
+    """Return the sessions with other starts.
 
     It is luck which sessions meet; an answer that depends on it is none.
     """
+    random = Random(seed)
+    return [replace(s, start=max(0.0, s.start + random.uniform(-1, 1) * JITTER_SECONDS)) for s in sessions]
+
+
+def planned(sessions: Sequence[Session], extent: Extent) -> list[Row]:
+    """Play the day, and those with other starts, with the planner's own choices of nodes."""
+    days = [sessions, *(moved(sessions, seed) for seed in range(extent.days))]
+    rows = []
+    for order in NodeOrder:
+        print(f"the planner's choice of nodes, {order.value}", file=sys.stderr, flush=True)
+        outcomes = [Cluster(PLANNED_NODES, replace(HARDWARE, node_order=order)).run(day) for day in days]
+        name = f"{PLANNED_NODES * GPUS_OF_A_NODE} GPUs, nodes by {order.value}, of {len(days)} days the longest"
+        rows.append(at_most(f"{name}: start p95", max(percentile(one.starts, 0.95) for one in outcomes), "s", BOUND))
+        rows.append(at_most(f"{name}: resume p95", max(percentile(one.resumes, 0.95) for one in outcomes), "s", BOUND))
+        rows.append(
+            at_most(f"{name}: resume p99", max(percentile(one.resumes, 0.99) for one in outcomes), "s", LONGEST)
+        )
+        slowest = max(percentile(one.stretches, 0.99) for one in outcomes)
+        rows.append(Row(f"{name}: a cell's time over its time alone, p99", slowest, "×"))
+    return rows
+
+
+def jittered(sessions: Sequence[Session], extent: Extent) -> list[Row]:
+    """Return the same day with moved starts."""
     ratios, tails, slowest = [], [], []
     for seed in range(extent.days):
-        random = Random(seed)
-        moved = [replace(s, start=max(0.0, s.start + random.uniform(-1, 1) * JITTER_SECONDS)) for s in sessions]
-        found = policies(moved, HARDWARE)
+        found = policies(moved(sessions, seed), HARDWARE)
         theirs, _ = search(f"seed {seed}, reservation", found["reservation"], extent.most_nodes)
         ours, outcomes = search(f"seed {seed}, ours", found["leases and fractions"], extent.most_of_ours)
         ratios.append(theirs / ours)

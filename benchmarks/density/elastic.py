@@ -1,6 +1,7 @@
 """Simulate the same notebooks with fractions and leases.
 
-Time is simulated. The simulation calls the agent's own ``decide`` and ``place``. A notebook
+Time is simulated. The simulation calls the agent's own ``decide`` and ``place``, and the planner's
+choice of nodes where one is named. A notebook
 requests its session's GPUs, or, if it needs less than one, the fraction that its largest cell
 takes. It stays on the node, and on the devices, where it was placed. Its memory stays on the
 devices between cells until ``decide`` needs the room. While a cell runs it holds the larger of its
@@ -13,13 +14,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from jupyter_aliquot.gateway.planning.node_choice import NodeOrder
+from jupyter_aliquot.gateway.scheduling.capacity import Capacity, CapacityDevice, NodeRoom
 from jupyter_aliquot.gpu_hook.agent.scheduling.leases import decide
 from jupyter_aliquot.gpu_hook.agent.scheduling.turns import Turns
 from jupyter_aliquot.gpu_hook.agent.scheduling.views import NEVER, DeviceView, Holding, KernelView, Policy, State, Want
 from jupyter_aliquot.gpu_hook.placement.host_memory import host_room
 from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription, Reserved, device_state
 from jupyter_aliquot.gpu_hook.placement.placement import WHOLE, Part, place
+from jupyter_aliquot.provisioner.resources import GpuShare, Request
 
 from .clockwork import Clockwork
 from .trace import Cell, Session
@@ -37,6 +42,8 @@ class Hardware:
     host_bytes: int = 10**12  # for host copies
     oversubscription: float = 8.0
     policy: Policy = field(default_factory=Policy)
+    # The planner's choice of nodes; None: the node with the least load first, which no planner knows.
+    node_order: NodeOrder | None = None
 
 
 class Cluster:
@@ -66,12 +73,34 @@ class Cluster:
 
     def serve(self) -> None:
         for notebook in list(self._waiting):
-            for node in sorted(self.nodes, key=lambda node: node.load):
+            for node in self._choice(notebook):
                 if node.take(notebook):
                     self._waiting.remove(notebook)
                     self.starts.append(self.clock.now - notebook.opened)
                     notebook.placed(node)
                     break
+
+    def _choice(self, notebook: _Notebook) -> Sequence[_Node]:
+        """Return the nodes to try, in their order."""
+        order, memory = self.hardware.node_order, self.hardware.memory_bytes
+        if order is None:
+            return sorted(self.nodes, key=lambda node: node.load)
+        named = {f"{at:03}": node for at, node in enumerate(self.nodes)}
+        rooms = {name: node.room for name, node in named.items()}
+        found = [(f"{name} {state.uuid}", name, state) for name, node in named.items() for state in node.devices]
+        devices = tuple(CapacityDevice(uuid, one.index, memory, node=name) for uuid, name, one in found)
+        reserved = {uuid: one.reserved for uuid, _, one in found}
+        capacity = Capacity(devices, rooms, reserved, node_order=order)
+        placed = capacity.place(Request(GpuShare(notebook.hundredths(memory))))
+        return [named[capacity.node_of(placed)]] if isinstance(placed, tuple) else []
+
+
+class _OfDevice(NamedTuple):
+    """What is reserved of one device of a node."""
+
+    uuid: str
+    index: int
+    reserved: Reserved
 
 
 class _Node:
@@ -96,21 +125,32 @@ class _Node:
         held = sum(kernel.bytes_of_its_own for kernel in self._kernels.values())
         return sum(self._reserved) / WHOLE + held / self._hardware.memory_bytes
 
+    @property
+    def room(self) -> NodeRoom:
+        """Return the facts of the node that the planner looks at."""
+        rule = Oversubscription(self._hardware.oversubscription, 1.0, self._hardware.host_bytes)
+        return NodeRoom(rule, max((k.reserved_bytes for k in self._kernels.values() if k.parts), default=0))
+
+    @property
+    def devices(self) -> Sequence[_OfDevice]:
+        """Return the devices with what is reserved of each."""
+        amounts = [taken * self._hardware.memory_bytes // WHOLE for taken in self._reserved]
+        return [
+            _OfDevice(str(index), index, Reserved(taken, amount, taken, amount))
+            for index, (taken, amount) in enumerate(zip(self._reserved, amounts, strict=True))
+        ]
+
     def take(self, notebook: _Notebook) -> bool:
         """Place a notebook if the node has room; return whether it has.
 
         The rule is the agent's: within the overcommit ratio, and bytes that no device has must fit
         into the host's budget.
         """
-        memory = self._hardware.memory_bytes
-        rule = Oversubscription(self._hardware.oversubscription, 1.0, self._hardware.host_bytes)
-        amounts = [taken * memory // WHOLE for taken in self._reserved]
-        states = [
-            device_state(str(index), index, memory, Reserved(taken, amount, taken, amount), rule)
-            for index, (taken, amount) in enumerate(zip(self._reserved, amounts, strict=True))
-        ]
-        largest = max((k.reserved_bytes for k in self._kernels.values() if k.parts), default=0)
-        host = host_room(rule.host_bytes, [(memory, amount) for amount in amounts], largest)
+        memory, room = self._hardware.memory_bytes, self.room
+        devices = self.devices
+        states = [device_state(one.uuid, one.index, memory, one.reserved, room.rule) for one in devices]
+        amounts = [(memory, one.reserved.bytes) for one in devices]
+        host = host_room(room.rule.host_bytes, amounts, room.largest_kernel_bytes)
         parts = place(states, notebook.hundredths(memory), host=host)
         if not isinstance(parts, tuple):
             return False

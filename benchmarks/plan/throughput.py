@@ -12,11 +12,14 @@ from jupyter_aliquot.gateway.planning.backfill import ConservativeBackfill
 from jupyter_aliquot.gateway.planning.jobs import DEVICE, Job
 from jupyter_aliquot.gateway.planning.queue_orders import FirstComeFirstServed, LeastAttainedService, QueueOrder
 from jupyter_aliquot.gateway.simulation.cluster import PLACEMENTS
+from jupyter_aliquot.gateway.simulation.gateway_replay import GatewayReplay
 from jupyter_aliquot.gateway.simulation.pools import CountedGpus, Pool
 from jupyter_aliquot.gateway.simulation.simulator import Simulation
 
 WANT_SECONDS = 60.0
 NODES, DEVICES = 64, 8
+# Jobs of the other orders for each that the gateway's own plan plays: it knows memory and evictions, too.
+PER_REPLAYED = 100
 LOAD = 0.9  # of the cluster, on average
 SIZES = (250, 500, 1000, 1000, 2000, 4000, 8000)
 
@@ -49,6 +52,11 @@ def rows(count: int, told: Callable[[str], None]) -> Iterator[Row]:
         told(f"{count} jobs, {name}")
         pool = CountedGpus(capacity) if placement == "none" else PLACEMENTS[placement]((DEVICES,) * NODES, jobs)
         yield at_most(f"{count} jobs, {name}: processor time", _seconds(jobs, pool, order()), "s", WANT_SECONDS)
+    some = made_up_jobs(max(1, count // PER_REPLAYED))
+    told(f"{len(some)} jobs through the gateway's own plan")
+    began = time.process_time()
+    GatewayReplay(some, (DEVICES,) * NODES, None).run()
+    yield Row(f"{len(some)} jobs, the gateway's own plan: processor time", time.process_time() - began, "s")
 
 
 def _seconds(jobs: Sequence[Job], pool: Pool, order: QueueOrder) -> float:

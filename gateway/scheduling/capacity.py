@@ -174,8 +174,9 @@ class Capacity:
 
         A running kernel keeps its devices (*held*). A new one gets the node that ``node_order``
         says; by default that where it leaves the least, on its devices and then on the node, so
-        that whole ones stay free. Nodes where its devices are in one NVLink or PCIe domain come
-        first; with *is_together* no other one is taken.
+        that whole ones stay free. Nodes where it takes turns with no other kernel come first, and of
+        these those where its devices are in one NVLink or PCIe domain; with *is_together* no other one
+        is taken.
         """
         size = (request.gpus.hundredths, request.memory_limit)
         if held is None:
@@ -215,16 +216,17 @@ class Capacity:
         placed = self._place_in(name, states, request)
         if isinstance(placed, Refusal):
             return (), placed
+        turns = _turns(states, placed)
         domains = self._domains_of(name) if request.gpus.hundredths > WHOLE else ()
         if len(domains) < 2:
-            return (0.0, *self._key_of(states, placed)), placed
+            return (turns, 0.0, *self._key_of(states, placed)), placed
         together = self._place_together(name, states, request, domains)
-        if together is not None and _turns(states, together) > _turns(states, placed):
+        if together is not None and _turns(states, together) > turns:
             together = None  # to take turns costs more than the way between domains
         if together is None and is_together:
             return (), _APART
         chosen = together or placed
-        return (float(together is None), *self._key_of(states, chosen)), chosen
+        return (turns, float(together is None), *self._key_of(states, chosen)), chosen
 
     def _place_in(self, name: str, states: Sequence[DeviceState], request: Request) -> tuple[Part, ...] | Refusal:
         size = (request.gpus.hundredths, request.memory_limit)

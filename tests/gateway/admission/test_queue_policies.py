@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, strategies as st
 
 from jupyter_aliquot.gateway.planning.gittins import GittinsIndex
+from jupyter_aliquot.gateway.planning.node_choice import NodeOrder
 from jupyter_aliquot.gateway.scheduling.ledger import Device, Holding, KernelRef, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.planner import Pending, plan
 from jupyter_aliquot.gateway.scheduling.queue_policy import PATIENCE_SECONDS, PastUse
 from jupyter_aliquot.gateway.sizes.wish import Wish
 from jupyter_aliquot.gateway.teams.reading import read_quotas
+from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
 
 GIB = 1 << 30
@@ -95,15 +98,19 @@ def test_none_waits_behind_more_than_an_hour_of_later_requests(arrivals: list[fl
     assert all(late[int(user[1:])] <= now - PATIENCE_SECONDS for user in before)
 
 
-def placed_on(placement: str, running: dict[str, tuple[int, ...]], hundredths: int) -> str:
-    """Return the node of a new kernel; *running* are the hundredths held of each node's devices."""
+def placed_on(placement: str, running: dict[str, tuple[int, ...]], hundredths: int, times: float = 1.0) -> str:
+    """Return the node of a new kernel; *running* are the hundredths held of each node's devices.
+
+    *times*: how many times each device may be reserved.
+    """
     text = f'queue: {{placement: {placement}}}\nteams:\n  all: {{users: ["*"], nominalQuota: 99}}\n'
     nodes, holdings = [], dict[str, Holding]()
     for name, held in running.items():
         devices = [
-            Device(f"{name}{at}", at, "Stub", Bytes(8 * GIB), GpuShare(one), Bytes(GIB)) for at, one in enumerate(held)
+            Device(f"{name}{at}", at, "Stub", Bytes(8 * GIB), GpuShare(one), Bytes(8 * GIB * one // 100))
+            for at, one in enumerate(held)
         ]
-        nodes.append(Node(name, "stub", tuple(devices)))
+        nodes.append(Node(name, "stub", tuple(devices), Oversubscription(times, times)))
         for device, one in zip(devices, held, strict=True):
             quota = Quota(device.uuid, device.index, GpuShare(one), Bytes(GIB))
             grant = Grant(device.uuid, "ann", Request(GpuShare(one)), name, (quota,), "", ())
@@ -119,6 +126,15 @@ def test_the_policy_chooses_the_node() -> None:
     assert placed_on("best-fit", running, 25) == "full"
     assert placed_on("spread", running, 25) == "empty"
     assert placed_on("fragmentation", running, 25) == "full"
+
+
+@pytest.mark.parametrize("placement", list(NodeOrder))
+def test_a_node_where_the_kernel_takes_turns_with_no_other_goes_first(placement: NodeOrder) -> None:
+    """Devices that may be reserved twice have room beside a kernel; that room is shared by turns."""
+    running = {"busy": (100, 0), "idle": (0, 0)}
+    assert placed_on(placement.value, running, 200, times=2.0) == "idle"
+    assert placed_on("best-fit", {"busy": (100,), "idle": (0,)}, 50, times=2.0) == "idle"
+    assert placed_on("best-fit", {"busier": (150,), "busy": (100,)}, 50, times=2.0) == "busier"
 
 
 def test_fragmentation_keeps_what_the_usual_sizes_need() -> None:
