@@ -96,7 +96,7 @@ class Cluster:
 
 
 class _OfDevice(NamedTuple):
-    """What is reserved of one device of a node."""
+    """The reserved part of one device of a node."""
 
     uuid: str
     index: int
