@@ -450,9 +450,25 @@ def queue_order(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float
         else:
             (freeing if _frees_capacity(snapshot, capacity, one) else rest).append(one)
     if quotas is not None:
-        rest = by_policy(quotas.quotas.order, rest, snapshot.holdings.values(), snapshot.past, now)
+        rest = _by_policies(snapshot, quotas, rest, now)
         rest = [rest[place] for place in ranked(quotas, [one.claimant for one in rest])]
     return [*first, *freeing, *rest]
+
+
+def _by_policies(snapshot: LedgerSnapshot, quotas: TeamQuotas, arrived: Sequence[Pending], now: float) -> list[Pending]:
+    """Return the requests by the queue's policy; a team with its own has its requests in that, at the same places."""
+
+    def by(policy: str, requests: Sequence[Pending]) -> list[Pending]:
+        return by_policy(policy, requests, snapshot.holdings.values(), snapshot.past, now)
+
+    found = by(quotas.quotas.order, arrived)
+    for team in quotas.quotas.teams.values():
+        if team.queue_order is not None:
+            own = by(team.queue_order, [one for one in arrived if quotas.team_of(one.owner, one.teams) == team.name])
+            places = [at for at, one in enumerate(found) if quotas.team_of(one.owner, one.teams) == team.name]
+            for at, one in zip(places, own, strict=True):
+                found[at] = one
+    return found
 
 
 def _frees_capacity(snapshot: LedgerSnapshot, capacity: Capacity, entry: Pending) -> bool:

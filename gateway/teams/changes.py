@@ -21,6 +21,7 @@ _NAMES = MappingProxyType(
         "reclaim_seconds": "reclaimMinRuntime",
         "may_be_ended": "mayBeEnded",
         "borrowers": "borrowingPriority",
+        "queue_order": "queueOrder",
         "is_backfilling": "queue.backfill",
         "order": "queue.order",
         "node_order": "queue.placement",

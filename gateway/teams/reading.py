@@ -10,12 +10,12 @@ from jupyter_aliquot.gateway.planning.node_choice import NodeOrder
 from jupyter_aliquot.provisioner.errors import RequestError
 
 from .budgets import NO_BUDGETS, read_budgets
-from .values import ANY_MODEL, BORROWERS, ENDED, NOTHING, QUEUE_ORDERS, Amounts, Quotas, Team
+from .values import ANY_MODEL, BORROWERS, ENDED, NOTHING, QUEUE_ORDERS, TEAM_ORDERS, Amounts, Quotas, Team
 from .yaml_nodes import Problem, Problems, Value, read_yaml
 
 _FILE = ("organization", "queue", "defaults", "teams", "budgets")
 _QUEUE = ("order", "backfill", "placement", "usageHalfLife", "localityWait")
-_POLICY = ("overQuotaWeight", "reclaimMinRuntime", "mayBeEnded", "borrowingPriority", "overcommit")
+_POLICY = ("overQuotaWeight", "reclaimMinRuntime", "mayBeEnded", "borrowingPriority", "overcommit", "queueOrder")
 _MEMBERS = ("parent", "users", "groups", "formerNames")
 TEAM_KEYS = (*_MEMBERS, "nominalQuota", "borrowingLimit", "lendingLimit", *_POLICY)
 
@@ -91,6 +91,7 @@ def _team(default: Team, name: str, line: int, value: Value) -> Team:
         may_be_ended=policy.may_be_ended,
         borrowers=policy.borrowers,
         overcommit=policy.overcommit,
+        queue_order=policy.queue_order,
         former_names=found["formerNames"].texts() if "formerNames" in found else (),
     )
 
@@ -101,6 +102,7 @@ def _policy(default: Team, found: dict[str, Value]) -> Team:
     ended = found["mayBeEnded"].choice(ENDED) if "mayBeEnded" in found else None
     borrowers = found["borrowingPriority"].choice(BORROWERS) if "borrowingPriority" in found else None
     overcommit = found["overcommit"].number_from_one() if "overcommit" in found else None
+    order = found["queueOrder"].choice(TEAM_ORDERS) if "queueOrder" in found else None
     return Team(
         "",
         weight=default.weight if weight is None else weight,
@@ -108,6 +110,7 @@ def _policy(default: Team, found: dict[str, Value]) -> Team:
         may_be_ended=ended or default.may_be_ended,
         borrowers=borrowers or default.borrowers,
         overcommit=default.overcommit if overcommit is None else overcommit,
+        queue_order=order or default.queue_order,
     )
 
 

@@ -28,6 +28,7 @@ Amounts = Mapping[str, int]
 NOTHING: Amounts = MappingProxyType({})
 
 QUEUE_ORDERS = ("fifo", "las", "gittins", "srtf", "drf")
+TEAM_ORDERS = ("fifo", "las", "gittins", "srtf")  # within one team; drf is an order of teams
 ENDED = ("never", "low", "any")
 BORROWERS = ("any", "low")
 
@@ -51,6 +52,7 @@ class Team:
         borrowers: The priority of kernels that may borrow: any, or low alone.
         overcommit: The most times its memory that a GPU is reserved while a kernel of the team has
             a part of it; None: as the node agent has it.
+        queue_order: The order of its own requests; None: as the queue's.
         former_names: Names that it had, whose GPU time the accounting counts for it.
     """
 
@@ -67,6 +69,7 @@ class Team:
     may_be_ended: str = "never"
     borrowers: str = "any"
     overcommit: float | None = None
+    queue_order: str | None = None
     former_names: tuple[str, ...] = ()
 
 

@@ -98,6 +98,17 @@ def test_none_waits_behind_more_than_an_hour_of_later_requests(arrivals: list[fl
     assert all(late[int(user[1:])] <= now - PATIENCE_SECONDS for user in before)
 
 
+def test_a_team_may_have_an_order_of_its_own() -> None:
+    teams = "  a: {users: [ann, abe], queueOrder: srtf}\n  b: {users: [bob, bea]}\n"
+    text = f"queue: {{backfill: false}}\nteams:\n{teams}"
+    full = Device("GPU-0", 0, "Stub", Bytes(8 * GIB), GpuShare(100), Bytes(8 * GIB))
+    ledger = LedgerSnapshot(node=Node("n", "stub", (full,)), quotas=read_quotas(text, "aliquot.yaml"))
+    requests = [asks("ann", 1.0, 500.0), asks("bob", 2.0, 500.0), asks("abe", 3.0, 5.0), asks("bea", 4.0, 5.0)]
+    assert queue(ledger, *requests, now=5.0) == ["abe", "bob", "ann", "bea"]
+    alike = replace(ledger, quotas=read_quotas(text.replace("srtf", "fifo"), "aliquot.yaml"))
+    assert queue(alike, *requests, now=5.0) == ["ann", "bob", "abe", "bea"]
+
+
 def placed_on(placement: str, running: dict[str, tuple[int, ...]], hundredths: int, times: float = 1.0) -> str:
     """Return the node of a new kernel; *running* are the hundredths held of each node's devices.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from jupyter_aliquot.gateway.planning.jobs import Job
 from jupyter_aliquot.gateway.scheduling.admission import Admission, KernelRef
@@ -110,3 +111,47 @@ def test_the_replays_that_are_compared_have_kernels_that_leave_and_return() -> N
     runs = [run for seed in range(4) for run in GatewayReplay(some_jobs(seed), (DEVICES,), quotas).run().runs]
     assert sum(run.stops for run in runs) >= 3
     assert len(runs) == 4 * COUNT
+
+
+arrivals = st.lists(
+    st.tuples(
+        st.sampled_from((250, 500, 1000, 2000, 3000)), st.floats(0, 200), st.floats(1, 500), st.sampled_from("abc")
+    ),
+    min_size=1,
+    max_size=14,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(arrivals, st.sampled_from(sorted(FILES)))
+def test_each_job_that_fits_ends_and_no_gpu_is_used_twice(
+    drawn: list[tuple[int, float, float, str]], file: str
+) -> None:
+    """No starvation, whatever comes and whatever the queue's order, through the gateway's own plan."""
+    jobs = [Job(f"j{at:02}", size, submit, seconds, team) for at, (size, submit, seconds, team) in enumerate(drawn)]
+    quotas = read_quotas(FILES[file], "aliquot.yaml") if FILES[file] else None
+    outcome = GatewayReplay(jobs, (DEVICES,), quotas).run()
+    assert outcome.never == ()
+    assert {run.job.name for run in outcome.runs} == {job.name for job in jobs}
+    assert max(milli for _, milli in outcome.use) <= 1000 * DEVICES
+    for run in outcome.runs:
+        assert run.end - run.start >= run.job.seconds - 1e-6
+        assert run.start >= run.job.submit
+    again = GatewayReplay(jobs, (DEVICES,), quotas).run()
+    assert again == outcome, "the same trace gives the same run"
+
+
+def test_a_job_that_its_team_may_never_hold_is_left_out_and_holds_up_no_other() -> None:
+    quotas = read_quotas("teams:\n  a: {nominalQuota: 1, borrowingLimit: 1}\n  b: {nominalQuota: 1}\n", "aliquot.yaml")
+    jobs = [Job("too-much", 3000, 0.0, 10.0, "a"), Job("fits", 2000, 1.0, 10.0, "a"), Job("large", 9000, 2.0, 9.0, "b")]
+    outcome = GatewayReplay(jobs, (DEVICES,), quotas).run()
+    assert {job.name for job in outcome.never} == {"too-much", "large"}
+    assert [(run.job.name, run.start, run.end) for run in outcome.runs] == [("fits", 1.0, 11.0)]
+
+
+def test_start_overheads_and_progress_are_counted() -> None:
+    jobs = [Job("k", 1000, 0.0, 10.0, start_overhead=2.0)]
+    told: list[tuple[int, int]] = []
+    with_it = GatewayReplay(jobs, (1,), None, on_progress=lambda *done: told.append(done)).run()
+    without = GatewayReplay(jobs, (1,), None, has_overhead=False).run()
+    assert ([run.end for run in (*with_it.runs, *without.runs)], told[-1]) == ([12.0, 10.0], (1, 1))

@@ -89,6 +89,7 @@ def test_a_file_without_teams_is_refused_unless_it_says_so(text: str) -> None:
             "aliquot.yaml:2: teams.a is its own parent: a → b → c → a. Remove one of these parents",
         ),
         ("teams:\n  a: {parent: a}\n", "aliquot.yaml:2: teams.a is its own parent: a → a."),
+        ("teams:\n  a: {queueOrder: drf}\n", "aliquot.yaml:2: teams.a.queueOrder is 'drf'"),
         ("teams:\n  a: {parent: b}\n", "aliquot.yaml:2: teams.a has the parent 'b', which is no team."),
         (
             "teams:\n  a: {users: [ann]}\n  b: {users: [bob, ann]}\n",

@@ -84,7 +84,9 @@ class Protection:
         spent = lost if time_slices else seen.opportunistic
         self.tokens += self.beside * seen.working - spent
         most = (
-            min(self.policy.slowdown_target * step, self.policy.most_beside) if time_slices else self.beside * SECOND / 10
+            min(self.policy.slowdown_target * step, self.policy.most_beside)
+            if time_slices
+            else self.beside * SECOND / 10
         )
         self.tokens = min(most, max(-most, self.tokens))
 
@@ -126,7 +128,9 @@ def room(policy: Policy, longest: int, typical: int, history: PauseHistory, rate
     unit = max(batch, longest)
     in_flight = min(policy.most_in_flight, 1 + ceil(policy.poll / unit)) if unit < 10 * policy.poll else 1
     likely = max(batch, min(typical, longest))
-    risk = Risk(in_flight * likely - likely // 2, in_flight * likely, rate, policy.noticed_delay, policy.rare(history.step))
+    risk = Risk(
+        in_flight * likely - likely // 2, in_flight * likely, rate, policy.noticed_delay, policy.rare(history.step)
+    )
     return Room(batch, in_flight, in_flight * unit, risk)
 
 

@@ -16,7 +16,13 @@ from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
 )
 from jupyter_aliquot.gpu_hook.agent.compute.policy.controller import MeasuredController
 from jupyter_aliquot.gpu_hook.agent.compute.policy.policy import NEVER, Policy
-from jupyter_aliquot.gpu_hook.agent.compute.policy.protection import Protection, Seen, beside_interval, beside_others, room
+from jupyter_aliquot.gpu_hook.agent.compute.policy.protection import (
+    Protection,
+    Seen,
+    beside_interval,
+    beside_others,
+    room,
+)
 
 POLICY = Policy()
 STEP = 20 * MILLISECOND
