@@ -345,10 +345,14 @@ class Admission:
             observer()
 
     async def _wait_for_work(self) -> None:
-        """Wait until the event is set, or until the first deadline of a waiting request."""
+        """Wait until the event is set, or until the first deadline of a waiting request.
+
+        Without the lead no deadline counts, and no event says that it is back.
+        """
         if not self._work.is_set():
-            seconds = self._seconds_to_next_look()
-            sleeps = (self._clock.sleep(seconds),) if self._queue or self._has_doubts() else ()
+            is_led = self._settings.lead.is_current()
+            seconds = self._seconds_to_next_look() if is_led else self._settings.recheck_seconds
+            sleeps = (self._clock.sleep(seconds),) if self._queue or self._has_doubts() or not is_led else ()
             await until_first(self._work.wait(), *sleeps)
         self._work.clear()
         self._moves.stop_looking()

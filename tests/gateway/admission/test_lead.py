@@ -228,3 +228,47 @@ def test_what_an_agent_may_hold_is_released_by_the_replica_that_leads(desk: Any,
             assert agent.held == {}
 
     asyncio.run(scene())
+
+
+def test_it_looks_again_every_few_seconds_while_it_does_not_lead(play: Any, settle: Any, a_lead: Any) -> None:
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        await starts(admission, "k1")
+        starts(admission, "k2")
+        await settle()
+        a_lead.is_held, asked = False, 0
+        was_current = a_lead.is_current
+
+        def is_current() -> bool:
+            nonlocal asked
+            asked += 1
+            return bool(was_current())
+
+        a_lead.is_current = is_current
+        await clock.advance(60)  # the time of k2 is over, and the replica that leads refuses it
+        asked = 0
+        for _ in range(200):
+            await asyncio.sleep(0)
+        assert asked == 0, "no time goes by"
+        await clock.advance(LOOK_AGAIN_SECONDS)
+        assert asked > 0
+
+    play(scene, lead=a_lead, queue_timeout_seconds=30.0)
+
+
+def test_a_drain_that_nothing_waits_for_is_carried_out_once_it_leads_again(play: Any, settle: Any, a_lead: Any) -> None:
+    going: set[str] = set()
+
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        agent.evicted = set()
+        grant = await starts(admission, "k1")
+        await settle()
+        a_lead.is_held = False
+        going.update(quota.uuid for quota in grant.quotas)
+        admission.plan_again()
+        await settle()
+        assert agent.told_to_leave == set()
+        a_lead.is_held = True
+        await clock.advance(LOOK_AGAIN_SECONDS)
+        assert agent.told_to_leave | agent.evicted == {"k1"}
+
+    play(scene, devices=2, lead=a_lead, leaving_devices=lambda: frozenset(going))
