@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from jupyter_aliquot.demo.claims import Claim, Reclaim, Seen, check_claims
+from jupyter_aliquot.demo.command import busy_words
 from jupyter_aliquot.demo.oversubscription import Owner, Turns
 from jupyter_aliquot.demo.two_classes import Pauses
 from jupyter_aliquot.gpu_hook.client.reports import KernelDeviceStatus, KernelStatus
@@ -180,3 +181,8 @@ def test_the_pauses_hold_when_normal_priority_kept_its_pace_and_low_priority_ran
 def test_without_pacing_nothing_is_claimed_of_classes() -> None:
     claims = check_claims(the_kernels(), 3, GONE, "", Pauses(reason="nothing paces launches here"))
     assert len(claims) == 9
+
+
+def test_a_failure_on_a_busy_machine_says_so() -> None:
+    assert busy_words(14.7, 2).startswith(". This machine is busy (load 15 on 2 processors)")
+    assert busy_words(4.0, 2) == ""
