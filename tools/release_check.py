@@ -185,8 +185,14 @@ def check(pythons: Sequence[str], suites: Sequence[str]) -> list[Row]:
     status, output = run([tools / "twine", "check", "--strict", archive, wheel])
     rows = [Row("twine check --strict", "passed" if status == 0 else "refused", output if status else "")]
     rows += check_contents(archive, wheel)
-    rows += [try_in(version, wheel) for version in pythons]
-    return rows + [try_on(suite, wheel) for suite in suites]
+    rows += [_told(try_in(version, wheel)) for version in pythons]
+    return rows + [_told(try_on(suite, wheel)) for suite in suites]
+
+
+def _told(row: Row) -> Row:
+    """Say a row at once: those behind it may take minutes, and the run may be broken off."""
+    print(f"[release]   {row.what}: {row.problem or row.found}", flush=True)
+    return row
 
 
 def show(rows: Sequence[Row], say: Callable[[str], None] = print) -> bool:
