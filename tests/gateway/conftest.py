@@ -6,10 +6,13 @@ As a plugin they would make a server and an event loop around every test of the 
 from __future__ import annotations
 
 import gc
+import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
+from jupyter_events import schema as event_schemas
 from pytest_jupyter.jupyter_server import *  # noqa: F403  (fixtures and hooks, found by their names)
 
 
@@ -18,6 +21,28 @@ def no_server_chooses_provisioners_for_later_tests() -> Iterator[None]:
     """Forget the provisioner factory after each test: the whole process shares one."""
     yield
     KernelProvisionerFactory.clear_instance()
+
+
+@pytest.fixture
+def jp_nbconvert_templates() -> None:
+    """Copy no templates of nbconvert, fifty files for each server: no test converts a notebook. Called by pytest."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def each_event_schema_is_checked_once() -> Iterator[None]:
+    """Let hundreds of servers in this process check the same six schemas of events but once."""
+    checked: set[str] = set()
+    check = event_schemas.validate_schema
+
+    def check_once(schema: dict[str, Any]) -> None:
+        text = json.dumps(schema, sort_keys=True)
+        if text not in checked:
+            check(schema)
+            checked.add(text)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(event_schemas, "validate_schema", check_once)
+        yield
 
 
 @pytest.fixture

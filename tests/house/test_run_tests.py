@@ -27,10 +27,11 @@ FAILS_TWICE = "\ndef test_that_fails_twice():\n    raise AssertionError('wrong')
 
 def run_tests(folder: Path, source: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_of_this.py").write_text(source)
-    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = -p xdist.plugin\n")
     command = [sys.executable, RUN_TESTS, "-n", "1", "--dist", "loadgroup", str(folder)]
-    # Without the options of the run that this test is a part of.
+    # Without the options of the run that this test is a part of, and without plugins that each process would import.
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=200, check=False)
 
 

@@ -88,17 +88,15 @@ def test_the_document_and_its_schemas_are_well_formed() -> None:
         assert {"101", "200", "202", "204"} & set(operation["responses"])
 
 
-@pytest.mark.parametrize(
-    "path",
-    sorted(
-        p for p, method in OPERATIONS if method == "get" and "{" not in p and not p.endswith(("/events", "/agents"))
-    ),
-)
-async def test_every_path_that_is_read_answers_as_documented(path: str, ask: Ask, an_agent: FakeAgent) -> None:
+async def test_every_path_that_is_read_answers_as_documented(ask: Ask, an_agent: FakeAgent) -> None:
     an_agent.kernels = [kernel("k1", "alice"), kernel("k2", "bob", pids=[], interception="unknown")]
     await an_agent.start()
-    for who in ("ada", "alice", "nobody"):
-        check(await ask(who, "GET", path), path)
+    read = [path for path, method in OPERATIONS if method == "get" and "{" not in path]
+    answered = [path for path in read if not path.endswith(("/events", "/agents"))]
+    assert len(answered) > 12
+    for path in answered:
+        for who in ("ada", "alice", "nobody"):
+            check(await ask(who, "GET", path), path)
 
 
 async def test_one_kernel_is_answered_to_its_owner_and_administrators(ask: Ask, an_agent: FakeAgent) -> None:

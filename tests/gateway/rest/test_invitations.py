@@ -178,32 +178,30 @@ async def test_each_does_their_own_part_alone(ask: Ask) -> None:
         check(answer, ONE + path, method.lower())
 
 
-@pytest.mark.parametrize(
-    ("change", "status"),
-    [
-        ({"path": "/etc"}, 400),
-        ({"path": "~/../bob"}, 400),
-        ({"path": "~"}, 400),
-        ({"path": "~/missing"}, 409),
-        ({"path": "~/link"}, 409),
-        ({"path": 5}, 400),
-        ({"kind": "users"}, 400),
-        ({"invited": "alice"}, 400),
-        ({"access": "own"}, 400),
-        ({"until": "yesterday"}, 400),
-        ({"owner": "bob"}, 400),
-    ],
+WRONG_INVITATIONS = (
+    ({"path": "/etc"}, 400),
+    ({"path": "~/../bob"}, 400),
+    ({"path": "~"}, 400),
+    ({"path": "~/missing"}, 409),
+    ({"path": "~/link"}, 409),
+    ({"path": 5}, 400),
+    ({"kind": "users"}, 400),
+    ({"invited": "alice"}, 400),
+    ({"access": "own"}, 400),
+    ({"until": "yesterday"}, 400),
+    ({"owner": "bob"}, 400),
 )
-async def test_a_wrong_invitation_is_refused_and_changes_nothing(
-    ask: Ask, host: Path, change: dict[str, Any], status: int
-) -> None:
+
+
+async def test_a_wrong_invitation_is_refused_and_changes_nothing(ask: Ask, host: Path) -> None:
     (host / "homes/alice/link").symlink_to("project")
-    answer = await ask("alice", "POST", ALL, body={**BODY, **change})
-    assert answer.status == status
-    check(answer, ALL, "post")
-    assert await seen(ask, "ada") == []
+    for change, status in WRONG_INVITATIONS:
+        answer = await ask("alice", "POST", ALL, body={**BODY, **change})
+        assert answer.status == status, change
+        check(answer, ALL, "post")
+        assert await seen(ask, "ada") == [], change
 
 
-@pytest.mark.parametrize("body", [b"[]", b"5", b"{", b"null", b""])
-async def test_a_body_that_is_no_table_is_refused(ask: Ask, body: bytes) -> None:
-    assert (await ask("alice", "POST", ALL, body=body)).status == 400
+async def test_a_body_that_is_no_table_is_refused(ask: Ask) -> None:
+    for body in (b"[]", b"5", b"{", b"null", b""):
+        assert (await ask("alice", "POST", ALL, body=body)).status == 400, body

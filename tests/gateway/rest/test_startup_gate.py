@@ -36,18 +36,17 @@ def recovered_of(server: ServerApp) -> asyncio.Event:
     return found
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "want"),
-    [
-        ("GET", "api/sessions", 200),
-        ("GET", "api/kernels", 200),
-        ("GET", f"api/kernels/{KERNEL}", 404),
-        ("DELETE", f"api/sessions/{KERNEL}", 404),
-        ("GET", "aliquot/api/v1/status", 200),
-        ("WEBSOCKET", f"api/kernels/{KERNEL}/channels", 404),
-        ("WEBSOCKET", "aliquot/api/v1/events", 101),
-    ],
+REQUESTS = (
+    ("GET", "api/sessions", 200),
+    ("GET", "api/kernels", 200),
+    ("GET", f"api/kernels/{KERNEL}", 404),
+    ("DELETE", f"api/sessions/{KERNEL}", 404),
+    ("GET", "aliquot/api/v1/status", 200),
+    ("WEBSOCKET", f"api/kernels/{KERNEL}/channels", 404),
+    ("WEBSOCKET", "aliquot/api/v1/events", 101),
 )
+
+
 @pytest.mark.parametrize("provider", ["ours", "another"])
 class TestRequestsBeforeRecovery:
     @pytest.fixture
@@ -56,27 +55,26 @@ class TestRequestsBeforeRecovery:
             jp_server_config.ServerApp.identity_provider_class = HubIdentityProvider
         return jp_server_config
 
-    async def test_each_waits_and_is_then_answered(
-        self, as_me: Any, a_server: ServerApp, method: str, path: str, want: int
-    ) -> None:
+    async def test_each_waits_and_is_then_answered(self, as_me: Any, a_server: ServerApp) -> None:
         await as_me("GET", "api")
-        recovered_of(a_server).clear()
-        early = asyncio.ensure_future(as_me(method, path))
-        await settle()
-        assert not early.done()
-        recovered_of(a_server).set()
-        assert (await asyncio.wait_for(early, 60)).status == want
+        for method, path, want in REQUESTS:
+            assert await waited(as_me, a_server, method, path) == want, (method, path)
 
 
-@pytest.mark.parametrize("path", ["api", "api/contents", "api/status", "login"])
-async def test_other_paths_wait_at_the_identity_provider(as_me: Any, a_server: ServerApp, path: str) -> None:
-    await as_me("GET", "api")
-    recovered_of(a_server).clear()
-    early = asyncio.ensure_future(as_me("GET", path))
+async def waited(as_me: Any, server: ServerApp, method: str, path: str) -> int:
+    """Request before the recovery is over; return the status of the answer after it."""
+    recovered_of(server).clear()
+    early = asyncio.ensure_future(as_me(method, path))
     await settle()
-    assert not early.done()
-    recovered_of(a_server).set()
-    assert (await asyncio.wait_for(early, 60)).status in (200, 302)
+    assert not early.done(), (method, path)
+    recovered_of(server).set()
+    return int((await asyncio.wait_for(early, 60)).status)
+
+
+async def test_other_paths_wait_at_the_identity_provider(as_me: Any, a_server: ServerApp) -> None:
+    await as_me("GET", "api")
+    for path in ("api", "api/contents", "api/status", "login"):
+        assert await waited(as_me, a_server, "GET", path) in (200, 302), path
 
 
 async def test_a_client_that_leaves_while_it_waits_disturbs_no_other(
