@@ -98,7 +98,8 @@ class OpenSteps:
 class _Sums:
     """One subject in one step that still grows.
 
-    For each figure: the seconds for which it is known, its sum, minimum and maximum.
+    ``figures`` has four numbers for each figure: the seconds for which it is known, its sum, minimum
+    and maximum. They are in one list, for the collector looks at each list of a thousand kernels.
     """
 
     __slots__ = ("figures", "seconds", "subject")
@@ -106,29 +107,27 @@ class _Sums:
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         self.seconds = 0.0
-        self.figures: list[list[float] | None] = [None] * len(FIGURES)
+        self.figures = [0.0, 0.0, math.inf, -math.inf] * len(FIGURES)
 
     def add(self, sample: Sample, seconds: float) -> None:
         self.subject = sample.subject
         self.seconds += seconds
-        for place, value in enumerate(sample.values):
-            if value is None:
-                continue
-            known = self.figures[place]
-            if known is None:
-                self.figures[place] = [seconds, value * seconds, value, value]
-                continue
-            known[0] += seconds
-            known[1] += value * seconds
-            known[2] = min(known[2], value)
-            known[3] = max(known[3], value)
+        figures, place = self.figures, 0
+        for value in sample.values:
+            if value is not None:
+                figures[place] += seconds
+                figures[place + 1] += value * seconds
+                figures[place + 2] = min(figures[place + 2], value)
+                figures[place + 3] = max(figures[place + 3], value)
+            place += 4
 
     def point(self, at: int) -> Point:
+        known, sums, least, most = (self.figures[column::4] for column in range(4))
         return Point(
             subject=self.subject,
             at=at,
             seconds=self.seconds,
-            least=tuple(None if one is None else one[2] for one in self.figures),
-            mean=tuple(None if one is None else one[1] / one[0] for one in self.figures),
-            most=tuple(None if one is None else one[3] for one in self.figures),
+            least=tuple(value if seconds else None for value, seconds in zip(least, known, strict=True)),
+            mean=tuple(value / seconds if seconds else None for value, seconds in zip(sums, known, strict=True)),
+            most=tuple(value if seconds else None for value, seconds in zip(most, known, strict=True)),
         )
