@@ -4,7 +4,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 # Where the environment forbids it to keep what it compiled, Python compiles all of us again in each process of a run.
 export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help demo lab hub docs test check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house check-releases soak test-torch test-binder bench-gateway bench-runtime bench-density bench-plan bench-compute bench-hook bench-swap bench-lab bench-load bench-usage bench-door bench-kubernetes bench-owner bench-gpu test-gpu screenshot labextension release-check readme-check clean
+.PHONY: help demo lab hub docs test check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house check-releases soak test-torch test-binder bench-gateway bench-runtime bench-density bench-plan bench-compute bench-hook bench-swap bench-lab bench-load bench-usage bench-door bench-kubernetes bench-owner bench-gpu test-cluster test-gpu screenshot labextension release-check readme-check clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -77,6 +77,11 @@ test-torch: ## PyTorch's own wheel on the software GPU, through the hook (downlo
 test-binder: ## As root: the image of Binder, built by repo2docker with Podman, and its quickstart in a browser (minutes)
 	@$(PYTHON) tools/setup.py test
 	ALIQUOT_SOAK=1 $(BIN)/pytest -m soak -rA tests/containers/test_binder.py
+
+test-cluster: ## The API's answers that Aliquot builds on, from a real cluster: ALIQUOT_KUBECONFIG names its kubeconfig
+	@$(PYTHON) tools/setup.py test
+	@: $${ALIQUOT_KUBECONFIG:?Set ALIQUOT_KUBECONFIG to the kubeconfig of a cluster in which tests may make namespaces}
+	$(BIN)/pytest -rA tests/provisioner/kubernetes/test_conformance.py
 
 test-gpu: ## On a GPU machine: the C suite, and PyTorch, CuPy, JAX and Numba through the hook; needs no network
 	@$(PYTHON) tools/gpu_tests.py --gpu $(or $(GPU),nvidia) $(ARGS)

@@ -1,4 +1,4 @@
-"""An API server and a namespace of its own for each test: the double, or a real server by KUBECONFIG."""
+"""An API server and a namespace of its own for each test: the double, or a real server by ALIQUOT_KUBECONFIG."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pytest
 from api_double.fixtures import a_double, configuration_of
 from api_double.server import ApiDouble
 from kubernetes.client import Configuration
+from kubernetes.config import load_kube_config
 
-from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient, Collection, find_configuration
+from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient, Collection
 
 __all__ = ["a_double"]
 
@@ -44,10 +45,16 @@ def on_double(a_double: ApiDouble) -> Cluster:
 
 @pytest.fixture
 def a_cluster() -> Iterator[Cluster]:
-    """A new namespace: of the real server that KUBECONFIG names, else of the double."""
+    """A new namespace: of the real server that ALIQUOT_KUBECONFIG names, else of the double.
+
+    A developer's own KUBECONFIG has the tests do nothing in that cluster.
+    """
     name = f"aliquot-test-{uuid.uuid4().hex[:8]}"
-    double = None if os.environ.get("KUBECONFIG") else ApiDouble()
-    configuration = find_configuration() if double is None else configuration_of(double)
+    file = os.environ.get("ALIQUOT_KUBECONFIG")
+    double = None if file else ApiDouble()
+    configuration = Configuration() if double is None else configuration_of(double)
+    if file:
+        load_kube_config(file, client_configuration=configuration)
     client = ClusterClient(configuration)
     client.blocking_call("POST", "/api/v1/namespaces", {}, {"metadata": {"name": name}}, "application/json")
     yield Cluster(configuration, name)

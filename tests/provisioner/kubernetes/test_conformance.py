@@ -1,4 +1,4 @@
-"""The answers of an API server that Aliquot builds on: of the double, and of a real one by KUBECONFIG.
+"""The answers of an API server that Aliquot builds on: of the double, and of a real one by ALIQUOT_KUBECONFIG.
 
 Texts and codes are those of a control plane of 1.36.2.
 """
@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 from jupyter_aliquot.provisioner.kubernetes.client import OPENED, ClusterClient, ClusterError, Collection
+from jupyter_aliquot.provisioner.kubernetes.holding.claims import CLAIMS_PREFIX
 
 from .conftest import PATIENCE_SECONDS, Cluster
 
@@ -191,6 +192,20 @@ def test_a_finalizer_holds_an_object_until_it_is_removed(a_cluster: Cluster) -> 
         assert (error.code, "no new finalizers can be added" in str(error)) == (422, True)
         await client.patch(maps, "w", {"metadata": {"finalizers": None}})
         assert (await refused(client.read(maps, "w"))).code == 404
+
+    with_client(a_cluster, act)
+
+
+def test_a_resource_claims_spec_cannot_be_changed(a_cluster: Cluster) -> None:
+    async def act(client: ClusterClient, maps: Collection) -> None:
+        claims = Collection(CLAIMS_PREFIX, "resourceclaims", a_cluster.namespace)
+        request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
+        await client.create(claims, {"metadata": {"name": "w"}, "spec": {"devices": {"requests": [request]}}})
+        other = {"name": "gpu", "exactly": {"deviceClassName": "mig.nvidia.com"}}
+        error = await refused(client.patch(claims, "w", {"spec": {"devices": {"requests": [other]}}}))
+        assert (error.code, "field is immutable" in str(error)) == (422, True)
+        await client.delete(claims, "w")
+        assert (await refused(client.read(claims, "w"))).code == 404, "nothing uses it"
 
     with_client(a_cluster, act)
 
