@@ -78,10 +78,11 @@ def make_engines(
     pods = replace(KernelPods(parent=server).settings(identity), leads=memory.lead.is_current) if has_pods else None
     nodes = _remote_nodes(settings, None if folder is None else folder.path, clock, watch, log, pods)
     pods = pods and replace(pods, node_lost=nodes.lose)
+    held = _holders(server, pods, nodes, memory.lead, clock, log)
+    pods = pods if pods is None or held is None else replace(pods, claims_of=held.claims_of)
     containers = container_runtime(server, pods, runtime, log)
     served = ServedNodes(nodes, containers.serves)
     own: Agent = link if containers.serves("") else NoLocalAgent(served)
-    held = _holders(server, pods, nodes, memory.lead, clock, log)
     return Engines(containers, nodes, served, own, held, memory.lead, *_state(server, pods, memory, log))
 
 

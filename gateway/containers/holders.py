@@ -6,7 +6,7 @@ from traitlets import Dict, Enum, Float, Int, TraitError, Unicode
 from traitlets.config import Configurable
 
 from jupyter_aliquot.provisioner.errors import RequestError
-from jupyter_aliquot.provisioner.kubernetes.holders import (
+from jupyter_aliquot.provisioner.kubernetes.holding.holders import (
     HolderSettings,
     KaiQueueing,
     KueueQueueing,
@@ -32,6 +32,9 @@ class HolderPods(Configurable):
     priority_class = Unicode("", help="PriorityClass of the holders; with Kueue its WorkloadPriorityClass.").tag(
         config=True
     )
+    device_class = Unicode(
+        "", help="DeviceClass of a DRA driver, whose ResourceClaims hold the GPUs; empty: pods that request them do."
+    ).tag(config=True)
     node_selector = Dict(help="Labels of the nodes whose GPUs are held.").tag(config=True)
 
     def settings(self, image: str) -> HolderSettings | None:
@@ -39,6 +42,11 @@ class HolderPods(Configurable):
         if not self.most:
             return None
         is_kueue = self.queueing == "kueue"
+        if is_kueue and self.device_class:
+            raise TraitError(
+                f"c.HolderPods.device_class is {self.device_class!r}, but Kueue admits no pod with a ResourceClaim of "
+                "its own. Use c.HolderPods.queueing = 'plain' or 'kai', or leave device_class empty"
+            )
         told: dict[str, Queueing] = {
             "plain": PlainQueueing(),
             "kueue": KueueQueueing(self.queue, self.priority_class),
@@ -53,6 +61,7 @@ class HolderPods(Configurable):
                 self.grace_seconds,
                 dict(self.node_selector),
                 "" if is_kueue else self.priority_class,
+                self.device_class,
             )
         except RequestError as error:
             raise TraitError(f"c.HolderPods: {error}") from error

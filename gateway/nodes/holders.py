@@ -1,7 +1,7 @@
 """The holders of a pool's GPUs in a cluster: created for kernels that wait, and ended when their GPUs are idle.
 
 A holder that the cluster ends has its GPU emptied first. What is to be done is decided in
-`provisioner.kubernetes.reconcile`; this module sees the pods, and does it.
+`provisioner.kubernetes.holding.reconcile`; this module sees the pods, and does it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from jupyter_aliquot.provisioner.kubernetes.client import (
     Collection,
     Object,
 )
-from jupyter_aliquot.provisioner.kubernetes.holders import HolderSettings, holder_pod, holder_selector
-from jupyter_aliquot.provisioner.kubernetes.pods.owner import with_owner
-from jupyter_aliquot.provisioner.kubernetes.reconcile import (
+from jupyter_aliquot.provisioner.kubernetes.holding.claims import CLAIMS_PREFIX, holder_claim
+from jupyter_aliquot.provisioner.kubernetes.holding.holders import HolderSettings, holder_pod, holder_selector
+from jupyter_aliquot.provisioner.kubernetes.holding.reconcile import (
     End,
     Holder,
     HolderPhase,
@@ -42,9 +42,11 @@ from jupyter_aliquot.provisioner.kubernetes.reconcile import (
     reconcile,
     spare_holders,
 )
+from jupyter_aliquot.provisioner.kubernetes.pods.owner import with_owner
 from jupyter_aliquot.provisioner.kubernetes.settings import Cluster
 from jupyter_aliquot.provisioner.kubernetes.states import refusal_text
 from jupyter_aliquot.provisioner.kubernetes.watch import ResourceWatch
+from jupyter_aliquot.provisioner.resources import Grant
 
 from .vacating import GoingGpu, Vacating
 
@@ -84,6 +86,7 @@ class HolderKeeper:
         self._pods = Collection("/api/v1", "pods", cluster.namespace, selector)
         self._untold = _Untold(self._pods, clock)
         self._seen: set[str] = set()  # names of holders
+        self._claimed: set[str] = set()  # holders that have their claims
         self._is_prepared = False
         self._problem = ""
         self._keeping: asyncio.Task[None] | None = None
@@ -129,6 +132,7 @@ class HolderKeeper:
                     if self.leaving_devices != before:
                         plan_again()
                     await self._do(client, steps)
+                    await self._claim(client, watch)
                     self._problem = ""
                 except ClusterError as error:
                     if str(error) != self._problem:
@@ -141,6 +145,13 @@ class HolderKeeper:
             await end_task(watching)
             with contextlib.suppress(Exception):
                 await client.close()
+
+    def claims_of(self, grant: Grant) -> tuple[str, ...]:
+        """Return the ResourceClaims of a grant's GPUs: those of their holders. Empty where no claims hold GPUs."""
+        if not self._settings.pool.device_class:
+            return ()
+        uuids = {quota.uuid for quota in grant.quotas}
+        return tuple(sorted(name for name, device in self._held().items() if device.uuid in uuids))
 
     async def _vacate(
         self,
@@ -162,17 +173,21 @@ class HolderKeeper:
             for pod in leaving
             if pod["metadata"]["name"] in held
         )
-        stuck(self._vacating.stuck(seen().holdings))
+        keeps_pods = not self._settings.pool.device_class
+        stuck(self._vacating.stuck(seen().holdings, keeps_pods=keeps_pods))
 
     def _held(self) -> dict[str, DeviceStatus]:
         """Return the devices by the names of the holders that hold them."""
         return {one.holder.partition("/")[2]: one for one in self._devices() if one.holder}
 
     def _is_used(self, device: DeviceStatus, used: Container[str], is_leaving: bool) -> bool:
-        """Return whether a kernel is on a device; of one that goes, whether anything of one is."""
-        if device.reserved_kernels:
+        """Return whether a kernel is on a device; of one that goes, whether anything of one is.
+
+        A claim is in use for as long as a kernel's pod refers to it, wherever its memory is.
+        """
+        if device.reserved_kernels or (is_leaving and not self._vacating.is_empty(device.uuid)):
             return True
-        return not self._vacating.is_empty(device.uuid) if is_leaving else device.uuid in used
+        return device.uuid in used if not is_leaving or self._settings.pool.device_class else False
 
     def _look(self, watch: ResourceWatch, snapshot: AdmissionSnapshot) -> Steps:
         """Return what is to be done now."""
@@ -237,6 +252,29 @@ class HolderKeeper:
     def _check_lead(self) -> None:
         if not self._lead.is_current():
             raise ClusterAwayError("another replica of the gateway may lead")
+
+    async def _claim(self, client: ClusterClient, watch: ResourceWatch) -> None:
+        """Create the claims of holders that wait for them. Raises ClusterError.
+
+        A claim goes with its pod, whose uid it needs: an answer that was lost, or a gateway that ended in between,
+        leaves a pod that waits without one.
+        """
+        device_class = self._settings.pool.device_class
+        self._claimed &= set(watch.objects)
+        for name, pod in list(watch.objects.items()) if device_class else ():
+            is_waiting = (pod.get("status") or {}).get("phase") == "Pending" and "deletionTimestamp" not in pod[
+                "metadata"
+            ]
+            if not is_waiting or name in self._claimed:
+                continue
+            self._check_lead()
+            claims = Collection(CLAIMS_PREFIX, "resourceclaims", self._cluster.namespace)
+            try:
+                await client.create(claims, holder_claim(self._cluster, pod, device_class))
+            except ClusterError as error:
+                if error.code != HTTPStatus.CONFLICT:
+                    raise
+            self._claimed.add(name)
 
     async def _prepare(self, client: ClusterClient) -> None:
         """Create what the pool needs beside its holders, or set it anew. Raises ClusterError."""

@@ -19,6 +19,7 @@ from jupyter_aliquot.provisioner.errors import AliquotError
 # So long before its holder's end a kernel that is still on the GPU is given up: its owner is warned meanwhile.
 LAST_SECONDS = 45.0
 _LATE = "it did not leave the GPU in time"
+_CLAIMED = "its pod has the GPU's ResourceClaim"
 
 
 class VacatingAgent(Protocol):
@@ -73,8 +74,11 @@ class Vacating:
         """Return whether the agent told that nothing of a kernel is on a device that goes."""
         return uuid in self._left and not self._left[uuid]
 
-    def stuck(self, holdings: Iterable[Holding]) -> dict[str, str]:
-        """Return the kernels that cannot leave a GPU that goes, or do not in time, each with why."""
+    def stuck(self, holdings: Iterable[Holding], *, keeps_pods: bool = True) -> dict[str, str]:
+        """Return the kernels that cannot leave a GPU that goes, or do not in time, each with why.
+
+        Without *keeps_pods* a kernel's pod has the GPU's claim for as long as it lives.
+        """
         now, found = self._clock.now(), dict[str, str]()
         late = {
             uuid for uuid, one in self._going.items() if now - self._since[uuid] >= one.grace_seconds - LAST_SECONDS
@@ -82,6 +86,7 @@ class Vacating:
         for uuid, left in self._left.items():
             found |= {kernel_id: why or _LATE for kernel_id, why in left.items() if why or uuid in late}
         for holding in holdings:
-            if holding.stays_because and any(quota.uuid in self._going for quota in holding.grant.quotas):
-                found[holding.grant.kernel_id] = holding.stays_because
+            why = holding.stays_because or ("" if keeps_pods else _CLAIMED)
+            if why and any(quota.uuid in self._going for quota in holding.grant.quotas):
+                found[holding.grant.kernel_id] = why
         return found

@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -377,7 +377,12 @@ class Agent:
         folders = mounted_folders(node.libraries)
         parts = NodeParts(node.driver, node.libraries.shim, folders, node.driver_env, self._softgpu_state)
         given = NodeSide(self._accept_of, self._answers, self._note_pods, self._ledger.is_used)
+        if self._softgpu_state is not None:
+            given = replace(given, minors=self._softgpu_numbers)
         return KubeletNode(settings, self._settings.runtime.slots, parts, given)
+
+    def _softgpu_numbers(self) -> dict[str, int]:
+        return {reading.facts.uuid: reading.facts.index for reading in self._monitor.readings}
 
     def _accept_of(self, pod: str) -> Callable[[socket.socket], None] | None:
         """Return what takes the connections of the kernel whose grant names this pod."""

@@ -1,7 +1,7 @@
 """The pod of one kernel: the kernel's container, and the relay as a native sidecar. Pure.
 
 The pod requests no GPU of the cluster. The node's device plugin gives it the hook and the device
-files of the GPUs that Aliquot holds there.
+files of the GPUs that Aliquot holds there; where claims hold them, it shares those of its own GPUs.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 from jupyter_aliquot.provisioner.errors import RequestError
 from jupyter_aliquot.provisioner.resources import Grant
 
+from .holding.claims import with_claims
 from .objects import Manifest, container_security, metadata, object_name, on_node, pod_security
 from .record import KernelRecord, kernel_annotations, kernel_labels
 from .settings import Cluster, PodPlan, Volume
@@ -72,7 +73,7 @@ def kernel_pod(cluster: Cluster, record: KernelRecord, plan: PodPlan) -> Manifes
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": metadata(cluster, name, kernel_labels(record), kernel_annotations(record)),
-        "spec": spec,
+        "spec": with_claims(spec, KERNEL_CONTAINER, plan.claims),
     }
 
 

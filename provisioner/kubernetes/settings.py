@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jupyter_aliquot.provisioner.errors import RequestError
-from jupyter_aliquot.provisioner.resources import Bytes
+from jupyter_aliquot.provisioner.resources import Bytes, Grant
 
 _NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _ROOT = 0
@@ -78,7 +78,8 @@ class PodSettings:
     ``uid``, ``gid`` and ``fs_gid`` return those of an owner's kernels. ``volumes`` and ``home`` may have
     KubeSpawner's fields, such as ``{username}``. ``start_seconds``: how long a pod may take to run.
     ``leads`` returns whether no other replica of the gateway can lead now: no pod is made while one can.
-    ``node_lost`` is called with a node that the cluster has no more.
+    ``node_lost`` is called with a node that the cluster has no more. ``claims_of`` returns the ResourceClaims
+    of the holders of a grant's GPUs.
     """
 
     cluster: Cluster
@@ -93,6 +94,7 @@ class PodSettings:
     grace_seconds: int = 30
     leads: Callable[[], bool] = lambda: True
     node_lost: Callable[[str], None] = lambda node: None
+    claims_of: Callable[[Grant], tuple[str, ...]] = lambda grant: ()
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ class PodPlan:
 
     ``node`` is the name of the node that the grant chose. ``uid`` and ``gid`` are those of the user's
     server, ``fs_gid`` is the group of its volumes, None for ``gid``. ``cpus`` and ``memory`` are limits; None: none.
+    ``claims`` are the ResourceClaims of the holders of its GPUs.
     """
 
     image: str
@@ -117,6 +120,7 @@ class PodPlan:
     volumes: tuple[Volume, ...] = ()
     grace_seconds: int = 30
     pull_policy: str = "IfNotPresent"
+    claims: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.argv:

@@ -51,6 +51,8 @@ RESOURCES = {
         Resource("networkpolicies", "NetworkPolicy", "networking.k8s.io/v1"),
         Resource("leases", "Lease", "coordination.k8s.io/v1"),
         Resource("podgroups", "PodGroup", "scheduling.run.ai/v2alpha2"),
+        Resource("resourceclaims", "ResourceClaim", "resource.k8s.io/v1"),
+        Resource("resourceslices", "ResourceSlice", "resource.k8s.io/v1", is_namespaced=False),
     )
 }
 
@@ -161,6 +163,8 @@ class Store:
                 kept = {name: before[name] for name in ("status",) if name in before}
                 after = {**copy.deepcopy(told), **kept}
                 self._keep_metadata(before, after)
+            if resource.plural == "resourceclaims":
+                _check_claim(before, after)
             if after == before:
                 return copy.deepcopy(before)  # a change of nothing keeps its version
             if after.get("spec") != before.get("spec"):
@@ -247,13 +251,15 @@ class Store:
         """Remove objects whose owners are gone, as the garbage collector does in the background."""
         while True:
             known = {(one["metadata"]["uid"], one["metadata"].get("namespace", "")) for one in self.objects.values()}
-            orphans = [key for key, one in self.objects.items() if self._is_orphan(one, known)]
+            orphans = [key for key, one in self.objects.items() if self._is_orphan(one, known) and not _is_kept(one)]
             if not orphans:
                 return
-            key = orphans[0]
-            if self.objects[key]["metadata"].get("finalizers"):
-                return
-            self._remove(key)
+            key, told = orphans[0], copy.deepcopy(self.objects[orphans[0]])
+            if not told["metadata"].get("finalizers"):
+                self._remove(key)
+                continue
+            told["metadata"].update(deletionTimestamp="2026-01-01T00:00:30Z", deletionGracePeriodSeconds=0)
+            self._put("MODIFIED", key, told, self.objects[key])
 
     def _is_orphan(self, one: Object, known: set[tuple[str, str]]) -> bool:
         owners = one["metadata"].get("ownerReferences") or []
@@ -322,6 +328,27 @@ class Store:
                 "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found "
                 f"new finalizers []string{{{told}}}",
             )
+
+
+_MOST_USERS = 256
+
+
+def _check_claim(before: Object, after: Object) -> None:
+    """Refuse a change of what a claim asked for or got, and too many users."""
+    name, users = before["metadata"]["name"], (after.get("status") or {}).get("reservedFor") or ()
+    got = [(one.get("status") or {}).get("allocation") for one in (before, after)]
+    if before.get("spec") != after.get("spec") or (None not in got and got[0] != got[1]):
+        what = "spec" if before.get("spec") != after.get("spec") else "status.allocation"
+        told = f'ResourceClaim.resource.k8s.io "{name}" is invalid: {what}: Invalid value: {{...}}: field is immutable'
+        raise Failure(422, "Invalid", told)
+    if len(users) > _MOST_USERS:
+        told = f'ResourceClaim.resource.k8s.io "{name}" is invalid: status.reservedFor: Too many: {len(users)}: '
+        raise Failure(422, "Invalid", f"{told}must have at most {_MOST_USERS} items")
+
+
+def _is_kept(one: Object) -> bool:
+    """Return whether an object is deleted already, and waits for its finalizers."""
+    return bool(one["metadata"].get("finalizers")) and "deletionTimestamp" in one["metadata"]
 
 
 def _is_alive(pod: Object) -> bool:

@@ -20,7 +20,7 @@ from jupyter_aliquot.gateway.containers.images import ImageCatalogue
 from jupyter_aliquot.gateway.containers.pods import KernelPods
 from jupyter_aliquot.gateway.nodes.service_accounts import AUDIENCE
 from jupyter_aliquot.gpu_hook.agent.settings import read_arguments
-from jupyter_aliquot.provisioner.kubernetes.holders import KaiQueueing, KueueQueueing, PlainQueueing
+from jupyter_aliquot.provisioner.kubernetes.holding.holders import KaiQueueing, KueueQueueing, PlainQueueing
 from jupyter_aliquot.provisioner.kubernetes.permissions import PERMISSIONS
 from jupyter_aliquot.provisioner.kubernetes.tunnel import sidecar
 
@@ -174,6 +174,23 @@ def test_gateways_configuration_starts_kernels_as_pods(
     images = [cluster.relay_image, *(one.container.image for one in ImageCatalogue(config=config).entries)]
     assert images == ["aliquot/relay:latest", "aliquot/kernel:latest"]
     assert {one.partition("/")[2].partition(":")[0] for one in images} <= set(targets)
+
+
+@needs_kubectl
+def test_the_dra_overlays_holders_and_agents_speak_of_one_driver_by_claims(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = HolderPods(config=gateways_config("dra", tmp_path, monkeypatch)).settings("relay:1")
+    assert held is not None
+    env = {**env_of(agent("dra")["containers"][0]), "NODE_NAME": "gpu-3"}
+    words = [
+        re.sub(r"\$\((\w+)\)", lambda found: env[found[1]], word) for word in agent("dra")["containers"][0]["command"]
+    ]
+    kubelet = read_arguments(words[2:]).kubelet
+    assert kubelet is not None
+    assert held.pool.device_class == kubelet.claims_driver == "gpu.nvidia.com"
+    rules = rendered("dra")["Role", "aliquot/aliquot-claims"]["rules"]
+    assert rules == [{"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"], "verbs": ["create"]}]
 
 
 @needs_kubectl

@@ -7,6 +7,7 @@ import time
 from types import TracebackType
 from typing import Any
 
+from .claims import Claims
 from .cluster import MERGE, ApiClient, Refused
 from .node import LEASES
 
@@ -23,6 +24,7 @@ class ControlDouble:
     def __init__(self, url: str, token: str = "", silence_seconds: float = 5.0) -> None:
         self._api = ApiClient(url, token)
         self._silence_seconds = silence_seconds
+        self._claims = Claims(self._api)
         self._renewed: dict[str, tuple[str, float]] = {}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="control-double", daemon=True)
@@ -45,6 +47,7 @@ class ControlDouble:
     def _look(self) -> None:
         nodes = self._api.call("GET", "/api/v1/nodes").get("items") or []
         pods = self._api.call("GET", "/api/v1/pods").get("items") or []
+        self._claims.look(pods)
         self._mark_silent(nodes)
         self._collect(pods, {one["metadata"]["name"] for one in nodes})
         for pod in pods:
@@ -56,9 +59,14 @@ class ControlDouble:
     def _schedule(self, pod: Object, nodes: list[Object], pods: list[Object]) -> None:
         why: dict[str, int] = {}
         for node in nodes:
-            reason = _why_not(pod, node, pods)
+            name = node["metadata"]["name"]
+            try:
+                reason = _why_not(pod, node, pods) or self._claims.node_of(pod, name)
+            except LookupError:
+                return None  # a claim of the pod is not there: no condition, and no event
             if not reason:
-                return self._bind(pod, node["metadata"]["name"], pods)
+                self._claims.reserve(pod, name)
+                return self._bind(pod, name, pods)
             why[reason] = why.get(reason, 0) + 1
         told = ", ".join(f"{count} {reason}" for reason, count in sorted(why.items()))
         self._condition(pod, "False", "Unschedulable", f"0/{len(nodes)} nodes are available: {told}.")

@@ -71,6 +71,8 @@ class Kubelet:
         self._streams: list[Any] = []
         # guarded by _guard: (namespace, pod, container) to resource to devices
         self._given: dict[tuple[str, str, str], dict[str, tuple[str, ...]]] = {}
+        # guarded by _guard: the same containers to claims to the devices of each: driver, pool, device
+        self._claims: dict[tuple[str, str, str], dict[str, tuple[tuple[str, str, str], ...]]] = {}
         # Devices of plugins that are not there: of holders' GPUs
         self._servers: list[Any] = []
 
@@ -155,11 +157,25 @@ class Kubelet:
             names += [device.name for device in answer.cdi_devices]
         return Given(env, tuple(mounts), tuple(files), tuple(names))
 
+    def claim(
+        self, namespace: str, pod: str, container: str, claims: Mapping[str, tuple[tuple[str, str, str], ...]]
+    ) -> None:
+        """Note the devices that a container has by ResourceClaims, as after a DRA driver has prepared them."""
+        with self._guard:
+            self._given.setdefault((namespace, pod, container), {})
+            self._claims[namespace, pod, container] = dict(claims)
+
+    def claimed(self, container: tuple[str, str, str]) -> dict[str, tuple[tuple[str, str, str], ...]]:
+        """Return a container's devices by its claims."""
+        with self._guard:
+            return dict(self._claims.get(container, {}))
+
     def free(self, namespace: str, pod: str) -> None:
         """Take the devices of a pod that is gone."""
         with self._guard:
             for container in [one for one in self._given if one[:2] == (namespace, pod)]:
                 del self._given[container]
+                self._claims.pop(container, None)
 
     def register(self, resource: str, endpoint: str) -> None:
         """Take a plugin. Called by its request."""
@@ -238,6 +254,10 @@ def _lister(kubelet: Kubelet, pods: Any, services: Any) -> Any:
                 told = answer.pod_resources.add(name=pod, namespace=namespace).containers.add(name=container)
                 for resource, devices in given.items():
                     told.devices.add(resource_name=resource, device_ids=devices)
+                for name, claimed in kubelet.claimed((namespace, pod, container)).items():
+                    claim = told.dynamic_resources.add(claim_name=name, claim_namespace=namespace)
+                    for driver, pool, device in claimed:
+                        claim.claim_resources.add(driver_name=driver, pool_name=pool, device_name=device)
             return answer
 
     return Lister()

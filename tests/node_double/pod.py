@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from .claims import GROUP
 from .cluster import MERGE, ApiClient, Refused
 from .containers import Container, Facts, Image, Paths, command, environment, passes, start, wait_all
 from .kubelet import Given, Kubelet, NotEnoughError
@@ -100,11 +101,24 @@ class PodRun(threading.Thread):
                 self._given[one["name"]] = self._kubelet.allocate(
                     self.facts.namespace, self.facts.name, one["name"], wanted
                 )
+                if claims := self._claims_of(one):
+                    self._kubelet.claim(self.facts.namespace, self.facts.name, one["name"], claims)
         except NotEnoughError as error:
             self._verdict = ("UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected")
         except Exception as error:
             self._verdict = ("UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected")
         return self._verdict is None
+
+    def _claims_of(self, container: Object) -> dict[str, tuple[tuple[str, str, str], ...]]:
+        """Return the devices of a container's claims, as they are allocated."""
+        wanted = {one["name"] for one in (container.get("resources") or {}).get("claims") or ()}
+        names = [one for one in self.pod["spec"].get("resourceClaims") or () if one["name"] in wanted]
+        found = {}
+        for name in (one["resourceClaimName"] for one in names):
+            claim = self._api.call("GET", f"{GROUP}/namespaces/{self.facts.namespace}/resourceclaims/{name}")
+            results = claim["status"]["allocation"]["devices"]["results"]
+            found[name] = tuple((one["driver"], one["pool"], one["device"]) for one in results)
+        return found
 
     def _live(self) -> None:
         self._report()

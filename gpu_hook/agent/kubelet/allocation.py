@@ -74,6 +74,15 @@ def allocation(
     )
 
 
+def hook_allocation(parts: NodeParts, slot: Path, has_cdi: bool) -> ContainerAllocateResponse:
+    """Return the same without GPUs and their driver's files, which the container has by its ResourceClaims."""
+    if parts.softgpu_state is not None:
+        return allocation(parts, slot, (), has_cdi)
+    shared = () if has_cdi else tuple(_mount(folder) for folder in parts.libraries)
+    names = (CdiDevice(f"{HOOK_KIND}=shim"),) if has_cdi else ()
+    return ContainerAllocateResponse(_environment(parts, slot), (*shared, _mount(slot)), cdi_devices=names)
+
+
 def device_minors(folder: Path = _DRIVER_FACTS) -> dict[str, int]:
     """Return the numbers of the GPUs' device files by UUID, as NVIDIA's driver tells. Reads the folder."""
     found: dict[str, int] = {}

@@ -123,11 +123,30 @@ class ContainerDevices:
 
 
 @dataclass(frozen=True)
+class ClaimResource:
+    """One device of a ResourceClaim (DRA), by its driver's name for it."""
+
+    driver_name: str = text(2)
+    pool_name: str = text(3)
+    device_name: str = text(4)
+
+
+@dataclass(frozen=True)
+class DynamicResource:
+    """The devices of one ResourceClaim that a container has."""
+
+    claim_name: str = text(2)
+    claim_namespace: str = text(3)
+    claim_resources: tuple[ClaimResource, ...] = messages(4, ClaimResource)
+
+
+@dataclass(frozen=True)
 class ContainerResources:
     """The resources of one container."""
 
     name: str = text(1)
     devices: tuple[ContainerDevices, ...] = messages(2, ContainerDevices)
+    dynamic_resources: tuple[DynamicResource, ...] = messages(5, DynamicResource)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .allocation import HeldGpu, NodeParts, allocation, device_minors, driver_files
+from .allocation import HeldGpu, NodeParts, allocation, device_minors, driver_files, hook_allocation
 from .messages import ContainerAllocateResponse
 from .plugin import AllocationError, DevicePlugin
-from .pods import PodResourcesClient, PodsUnknownError, SlotOwners, held_gpus
+from .pods import PodResourcesClient, PodsUnknownError, SlotOwners, claimed_gpus, held_gpus
 from .settings import KubeletSettings
 from .slots import FindKernel, Slots
 
@@ -26,13 +26,14 @@ class NodeSide:
 
     ``find`` gives what takes the connections of a pod's kernel. ``is_healthy`` tells whether a device
     of the node can be used. ``told`` is called with the kernel pods that the kubelet runs. ``in_use``
-    tells whether kernels of an earlier agent are on a GPU.
+    tells whether kernels of an earlier agent are on a GPU. ``minors`` returns the GPUs' numbers by UUID.
     """
 
     find: FindKernel
     is_healthy: Callable[[], bool]
     told: Callable[[Collection[str]], None]
     in_use: Callable[[str], bool]
+    minors: Callable[[], Mapping[str, int]] = device_minors
 
 
 class KubeletNode:
@@ -87,7 +88,10 @@ class KubeletNode:
             return False
         self._problem = ""
         self._owners.note(pods)
-        found = held_gpus(pods, self._settings.gpu_resource)
+        driver = self._settings.claims_driver
+        found = (
+            claimed_gpus(pods, driver, self._agent.minors()) if driver else held_gpus(pods, self._settings.gpu_resource)
+        )
         if (self._held or {}) != found:
             log.info("event=gpus_held holders=%s", found)
         self._held = found
@@ -107,8 +111,10 @@ class KubeletNode:
             raise AllocationError(f"The slot {slot!r} does not exist on this node") from None
         except OSError as error:
             raise AllocationError(f"The slot {slot!r} cannot be prepared: {error}") from error
-        files = driver_files(self._parts.driver) if is_nvidia and not has_cdi else ()
         log.info("event=slot_given slot=%s", slot)
+        if self._settings.claims_driver:
+            return hook_allocation(self._parts, folder, has_cdi)  # the DRA driver gives the rest
+        files = driver_files(self._parts.driver) if is_nvidia and not has_cdi else ()
         return allocation(self._parts, folder, self._held_gpus(), has_cdi, files)
 
     def _held_gpus(self) -> Iterable[HeldGpu]:

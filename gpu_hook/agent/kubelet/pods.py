@@ -76,6 +76,23 @@ def held_gpus(pods: Iterable[PodResources], resource: str) -> dict[str, str]:
     return devices_by_pod(holders, resource)
 
 
+def claimed_gpus(pods: Iterable[PodResources], driver: str, minors: Mapping[str, int]) -> dict[str, str]:
+    """Return the holders, as ``NAMESPACE/NAME``, by the UUIDs of the GPUs that their ResourceClaims hold.
+
+    *minors* has the numbers of the devices by UUID: NVIDIA's DRA driver names a GPU after its number.
+    """
+    uuids = {f"gpu-{minor}": uuid for uuid, minor in minors.items()}
+    return {
+        uuids[device.device_name]: f"{pod.namespace}/{pod.name}"
+        for pod in pods
+        if pod.name.startswith(HOLDER_PREFIX)
+        for container in pod.containers
+        for claim in container.dynamic_resources
+        for device in claim.claim_resources
+        if device.driver_name == driver and device.device_name in uuids
+    }
+
+
 class SlotOwners:
     """The pods that have our slots, as the kubelet last told."""
 

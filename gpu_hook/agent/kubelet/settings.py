@@ -19,7 +19,8 @@ class KubeletSettings:
 
     ``folder`` is the kubelet's own, usually /var/lib/kubelet. ``slots`` is the largest number of
     kernel pods on the node. ``has_cdi``: the container runtime takes names of CDI devices. ``holds_softgpu``:
-    a software GPU is used while a holder holds it alone, as a real one is.
+    a software GPU is used while a holder holds it alone, as a real one is. ``claims_driver``: holders hold
+    GPUs by ResourceClaims of this DRA driver; empty: by ``gpu_resource``.
     """
 
     folder: Path
@@ -28,6 +29,7 @@ class KubeletSettings:
     gpu_resource: str = GPU_RESOURCE
     has_cdi: bool = False
     holds_softgpu: bool = False
+    claims_driver: str = ""
 
     @property
     def plugins(self) -> Path:
@@ -79,6 +81,13 @@ def add_kubelet_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"resource by which holder pods hold GPUs, with --kubelet (default {GPU_RESOURCE})",
     )
     group.add_argument(
+        "--gpu-claims",
+        default="",
+        metavar="DRIVER",
+        help="DRA driver by whose ResourceClaims holder pods hold GPUs, in place of --gpu-resource, such as "
+        "gpu.nvidia.com",
+    )
+    group.add_argument(
         "--hold-softgpu",
         action="store_true",
         help="use a software GPU only while a holder pod holds it, with --kubelet (default: always)",
@@ -97,6 +106,7 @@ def read_kubelet_arguments(options: argparse.Namespace) -> KubeletSettings | Non
         # Specs that the agent writes are of use only to a runtime that reads them.
         has_cdi=options.cdi_dir is not None,
         holds_softgpu=options.hold_softgpu,
+        claims_driver=options.gpu_claims,
     )
 
 

@@ -1,4 +1,4 @@
-"""Holder pods: each requests one whole GPU of the cluster for a pool, by what the cluster's queue wants. Pure."""
+"""Holder pods: each has one whole GPU of the cluster for a pool, by what the cluster's queue wants. Pure."""
 
 from __future__ import annotations
 
@@ -8,13 +8,28 @@ from typing import Any, Protocol
 
 from jupyter_aliquot.provisioner.containers.plan import LABEL_PREFIX
 from jupyter_aliquot.provisioner.errors import RequestError
+from jupyter_aliquot.provisioner.kubernetes.objects import (
+    Manifest,
+    container_security,
+    metadata,
+    object_name,
+    pod_security,
+)
+from jupyter_aliquot.provisioner.kubernetes.record import (
+    GATEWAY_LABEL,
+    HOLDER_ROLE,
+    MANAGED_BY_LABEL,
+    MANAGER,
+    ROLE_LABEL,
+    label_value,
+)
+from jupyter_aliquot.provisioner.kubernetes.settings import Cluster
 
-from .objects import Manifest, container_security, metadata, object_name, pod_security
-from .record import GATEWAY_LABEL, HOLDER_ROLE, MANAGED_BY_LABEL, MANAGER, ROLE_LABEL, label_value
-from .settings import Cluster
+from .claims import with_claims
 
 POOL_LABEL = f"{LABEL_PREFIX}pool"
 HOLDER_LABEL = f"{LABEL_PREFIX}holder"
+_CONTAINER = "holder"
 _NO_ACCOUNT = 65532
 _WAIT = "import signal; signal.signal(signal.SIGTERM, lambda *_: None)\nwhile True: signal.pause()"
 _RESOURCES = {"cpu": "10m", "memory": "32Mi"}
@@ -25,7 +40,8 @@ class Pool:
     """The holders of a team, or of all teams.
 
     ``guaranteed`` holders are always wanted, ``most`` is the largest number. ``grace_seconds`` is the
-    time in which a holder that must go empties its GPU.
+    time in which a holder that must go empties its GPU. ``device_class`` is that of a DRA driver, whose
+    ResourceClaims give the GPUs; empty: the cluster's resource does.
     """
 
     name: str
@@ -35,6 +51,7 @@ class Pool:
     grace_seconds: int = 120
     node_selector: Mapping[str, str] = field(default_factory=dict)
     priority_class: str = ""
+    device_class: str = ""
 
     def __post_init__(self) -> None:
         if not 0 <= self.guaranteed <= self.most:
@@ -120,7 +137,8 @@ class HolderSettings:
 
 def holder_pod(cluster: Cluster, pool: Pool, holder_id: str, queueing: Queueing) -> Manifest:
     """Return the holder with this id."""
-    amounts = {**_RESOURCES, cluster.gpu_resource: "1"}
+    name = object_name("aliquot-holder", holder_id)
+    amounts = _RESOURCES if pool.device_class else {**_RESOURCES, cluster.gpu_resource: "1"}
     spec: dict[str, Any] = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
@@ -129,7 +147,7 @@ def holder_pod(cluster: Cluster, pool: Pool, holder_id: str, queueing: Queueing)
         "securityContext": {**pod_security(_NO_ACCOUNT, _NO_ACCOUNT)},
         "containers": [
             {
-                "name": "holder",
+                "name": _CONTAINER,
                 "image": pool.image,
                 # It keeps the GPU until nothing is on it: the gateway then ends it, or its grace period does.
                 "command": ["python", "-c", _WAIT],
@@ -146,8 +164,9 @@ def holder_pod(cluster: Cluster, pool: Pool, holder_id: str, queueing: Queueing)
         spec["priorityClassName"] = pool.priority_class
     if cluster.image_pull_secrets:
         spec["imagePullSecrets"] = [{"name": one} for one in cluster.image_pull_secrets]
+    if pool.device_class:
+        spec = with_claims(spec, _CONTAINER, [name])
     labels = {**_pool_labels(cluster, pool), ROLE_LABEL: HOLDER_ROLE, HOLDER_LABEL: label_value(holder_id)}
-    name = object_name("aliquot-holder", holder_id)
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata(cluster, name, labels), "spec": spec}
     return queueing.adapt(pod, pool)
 

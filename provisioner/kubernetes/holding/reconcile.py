@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from .client import Object
+from jupyter_aliquot.provisioner.kubernetes.client import Object
+
 from .holders import Pool
 
 

@@ -67,6 +67,7 @@ def pod_plan(launch: Launch, plan: ContainerPlan, grant: Grant, settings: PodSet
         volumes=tuple(_expanded(volume, grant.owner, settings.slug_scheme) for volume in settings.volumes),
         grace_seconds=settings.grace_seconds,
         pull_policy=_PULLS[plan.pull],
+        claims=settings.claims_of(grant),
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
 
-from jupyter_aliquot.provisioner.kubernetes.holders import (
+from jupyter_aliquot.provisioner.kubernetes.holding.claims import holder_claim
+from jupyter_aliquot.provisioner.kubernetes.holding.holders import (
     KaiQueueing,
     KueueQueueing,
     PlainQueueing,
@@ -73,6 +75,7 @@ PLAN = PodPlan(
 )
 KEYS = RelayKeys("a-token", b"-----BEGIN CERTIFICATE-----", b"-----BEGIN PRIVATE KEY-----", "a-key")
 POOL = Pool("ml", "registry.k8s.io/pause:3.10", guaranteed=2, most=6, node_selector={"gpu": "h200"})
+DRA_POOL = replace(POOL, device_class="gpu.nvidia.com")
 QUEUEINGS: dict[str, Queueing] = {
     "plain": PlainQueueing(),
     "kueue": KueueQueueing("ml-queue", "notebooks"),
@@ -91,6 +94,12 @@ def manifests() -> dict[str, Manifest]:
         ),
         "relay-secret": relay_secret(CLUSTER, RECORD, KEYS),
     }
+    created = holder_pod(CLUSTER, DRA_POOL, "ml-1", KaiQueueing("ml"))
+    uid = "7d5c8a9e-0000-4000-8000-000000000002"
+    told = {**created, "metadata": {**created["metadata"], "uid": uid}}
+    made["holder-dra"] = created
+    made["holder-dra-claim"] = holder_claim(CLUSTER, told, DRA_POOL.device_class)
+    made["kernel-pod-dra"] = kernel_pod(CLUSTER, RECORD, replace(PLAN, claims=("aliquot-holder-2", "aliquot-holder-1")))
     for name, queueing in QUEUEINGS.items():
         made[f"holder-{name}"] = holder_pod(CLUSTER, POOL, "ml-1", queueing)
         for number, one in enumerate(queueing.pool_objects(CLUSTER, POOL), 1):

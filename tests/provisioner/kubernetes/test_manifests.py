@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from jupyter_aliquot.provisioner.errors import RequestError
-from jupyter_aliquot.provisioner.kubernetes.holders import PlainQueueing, Pool, holder_pod
+from jupyter_aliquot.provisioner.kubernetes.holding.holders import PlainQueueing, Pool, holder_pod
 from jupyter_aliquot.provisioner.kubernetes.kernel_pod import kernel_pod
 from jupyter_aliquot.provisioner.kubernetes.objects import object_name
 from jupyter_aliquot.provisioner.kubernetes.settings import Cluster, PodPlan, Volume
@@ -105,6 +105,9 @@ def test_the_relay_starts_before_the_kernel_and_alone_has_the_keys() -> None:
 def test_every_object_goes_with_the_gateway() -> None:
     for name, manifest in MANIFESTS.items():
         owners = manifest["metadata"].get("ownerReferences", [])
+        if name == "holder-dra-claim":  # with its holder
+            assert [(one["kind"], one["name"]) for one in owners] == [("Pod", manifest["metadata"]["name"])]
+            continue
         assert [one["uid"] for one in owners] == ([] if name == "kernel-pod-plain" else [CLUSTER.owner.uid])  # type: ignore[union-attr]
 
 

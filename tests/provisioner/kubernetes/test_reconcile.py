@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from jupyter_aliquot.provisioner.kubernetes.holders import Pool
-from jupyter_aliquot.provisioner.kubernetes.reconcile import (
+from jupyter_aliquot.provisioner.kubernetes.holding.holders import Pool
+from jupyter_aliquot.provisioner.kubernetes.holding.reconcile import (
     End,
     Holder,
     HolderPhase,

@@ -91,8 +91,17 @@ class GpuNode:
         (folder / f"{name}.token").write_text(token_of(name))
         words += ["--token-file", str(folder / f"{name}.token"), "--log-file", str(folder / f"{name}.log")]
         self.agent = warm_start.start(warm_start.AGENT, [*words, *options], env=environment)
-        if "--hold-softgpu" in options:
+        if "--gpu-claims" in options:
+            self.publish(double)
+        elif "--hold-softgpu" in options:
             self.offer(1)
+
+    def publish(self, double: ApiDouble) -> None:
+        """Publish the software GPU as NVIDIA's DRA driver does."""
+        pool = {"name": self.name, "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": "gpu.nvidia.com", "nodeName": self.name, "pool": pool, "devices": [{"name": "gpu-0"}]}
+        told = {"metadata": {"name": f"{self.name}-gpus"}, "spec": spec}
+        double.store.create(RESOURCES["resourceslices"], "", told)
 
     def offer(self, count: int) -> None:
         """Offer the software GPU to the cluster as NVIDIA's device plugin does, or take it from it."""
@@ -223,6 +232,8 @@ def a_ring(configuration: str = "", *agent_options: str) -> Iterator[Ring]:
     folder = Path(tempfile.mkdtemp(prefix="aqs-", dir="/tmp"))
     double = ApiDouble()
     double.allowed = [(verb, one.resource) for one in PERMISSIONS for verb in one.verbs]
+    if "device_class" in configuration:
+        double.allowed.append(("create", "resourceclaims"))  # as the overlay grants
     user = {"name": "gateway", "user": {}}
     cluster = {"name": "double", "cluster": {"server": double.url}}
     context = {"name": "here", "context": {"cluster": "double", "user": "gateway"}}

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jupyter_aliquot.gpu_hook.agent.kubelet.allocation import HeldGpu, NodeParts, allocation, device_minors
-from jupyter_aliquot.gpu_hook.agent.kubelet.messages import ContainerDevices, ContainerResources, PodResources
-from jupyter_aliquot.gpu_hook.agent.kubelet.pods import HOLDER_PREFIX, devices_by_pod, held_gpus
+import pytest
+
+from jupyter_aliquot.gpu_hook.agent.kubelet.allocation import (
+    HeldGpu,
+    NodeParts,
+    allocation,
+    device_minors,
+    hook_allocation,
+)
+from jupyter_aliquot.gpu_hook.agent.kubelet.messages import (
+    ClaimResource,
+    ContainerDevices,
+    ContainerResources,
+    DynamicResource,
+    PodResources,
+)
+from jupyter_aliquot.gpu_hook.agent.kubelet.pods import HOLDER_PREFIX, claimed_gpus, devices_by_pod, held_gpus
 from jupyter_aliquot.gpu_hook.paths import Driver
-from jupyter_aliquot.provisioner.kubernetes.holders import PlainQueueing, Pool, holder_pod
+from jupyter_aliquot.provisioner.kubernetes.holding.holders import PlainQueueing, Pool, holder_pod
 from jupyter_aliquot.provisioner.kubernetes.settings import Cluster
 
 SLOT = Path("/run/aliquot/slots/3")
@@ -106,6 +120,29 @@ def test_gpus_of_other_pods_are_not_ours() -> None:
 
     assert held_gpus(pods, "nvidia.com/gpu") == {"GPU-a": "notebooks/aliquot-holder-ml-1"}
     assert devices_by_pod(pods, "aliquot.dev/kernel") == {"slot-7": "notebooks/aliquot-kernel-k"}
+
+
+def test_gpus_of_holders_claims_are_ours_by_the_drivers_names_for_them() -> None:
+    def pod(name: str, driver: str, device: str) -> PodResources:
+        claim = DynamicResource(name, "notebooks", (ClaimResource(driver, "node", device),))
+        return PodResources(name, "notebooks", (ContainerResources("c", (), (claim,)),))
+
+    pods = [
+        pod("aliquot-holder-1", "gpu.nvidia.com", "gpu-3"),
+        pod("aliquot-holder-2", "gpu.nvidia.com", "gpu-3-mig-1"),
+        pod("aliquot-holder-3", "other.example", "gpu-4"),
+        pod("a-training", "gpu.nvidia.com", "gpu-4"),
+    ]
+    assert claimed_gpus(pods, "gpu.nvidia.com", {"GPU-a": 3, "GPU-b": 4}) == {"GPU-a": "notebooks/aliquot-holder-1"}
+
+
+@pytest.mark.parametrize(("has_cdi", "names"), [(True, ["aliquot.dev/hook=shim"]), (False, [])])
+def test_a_pod_with_claims_gets_the_hook_alone_of_the_plugin(has_cdi: bool, names: list[str]) -> None:
+    told = hook_allocation(NVIDIA, SLOT, has_cdi)
+    assert ([one.name for one in told.cdi_devices], told.devices) == (names, ())
+    mounts = [one.host_path for one in told.mounts]
+    assert mounts == [*([] if has_cdi else [str(one) for one in NVIDIA.libraries]), str(SLOT)]
+    assert told.envs["LD_LIBRARY_PATH"] == str(NVIDIA.shim)
 
 
 def test_holders_have_the_names_by_which_the_agent_knows_them() -> None:
