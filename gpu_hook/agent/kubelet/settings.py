@@ -73,6 +73,10 @@ def add_kubelet_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"resource that kernel pods request, with --kubelet (default {KERNEL_RESOURCE})",
     )
+    _add_holders_arguments(group)
+
+
+def _add_holders_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--gpu-resource",
         type=_resource,
