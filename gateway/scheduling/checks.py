@@ -8,9 +8,10 @@ from contextlib import suppress
 from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError, UnknownUseError
 from jupyter_aliquot.provisioner.resources import GpuShare, Grant, Request
 
+from .foreseeing.never import never_fits
 from .ledger import KernelRef, LedgerSnapshot
 from .lending.team_quotas import Claimant, TeamQuotas
-from .planner import Pending, never_fits
+from .planner import Pending
 from .queue import Waiting
 from .quotas import GpuCaps, check_caps, claims_of
 from .resize import held_of

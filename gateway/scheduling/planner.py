@@ -17,24 +17,22 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from jupyter_aliquot.gateway.sizes.wish import NO_WISH, Wish
-from jupyter_aliquot.gpu_hook.placement.placement import BAD_REQUEST, DEVICE_LOST, WHOLE, Part, Refusal
+from jupyter_aliquot.gpu_hook.placement.placement import WHOLE, Part, Refusal
 from jupyter_aliquot.provisioner.errors import (
     AliquotError,
-    DeviceLostError,
-    NeverFitsError,
     QueueTimeoutError,
-    RequestError,
 )
 from jupyter_aliquot.provisioner.resources import Request, WorkloadClass
 
 from .capacity import Capacity, Held
 from .cordons import DRAIN, kept_off
+from .foreseeing.never import never_fits
 from .ledger import Holding, LedgerSnapshot
 from .lending.backfill import is_harmless
 from .lending.reclaim import Evict, Kind, State, reclaim
 from .lending.team_quotas import Claimant, Shortage, TeamQuotas, ranked
 from .queue_policy import by_policy
-from .resize import check_devices, needs_capacity
+from .resize import needs_capacity
 from .wait_reason import WaitReason, apart, cordoned, evicted, evicting, lacking, replaced_kernel, team_quota
 
 # A request, how its memory may leave its devices, its models, and whether its devices are to be in one domain.
@@ -493,57 +491,6 @@ def _capacity_in_place(snapshot: LedgerSnapshot, capacity: Capacity, entry: Pend
         capacity = capacity.give_back(held)
     placed = capacity.place(entry.request, models=entry.wish.models) if given_up else None
     return capacity.take(placed, entry.request.workload_class) if isinstance(placed, tuple) else None
-
-
-def never_fits(
-    capacity: Capacity, request: Request, held: Held | None = None, wish: Wish = NO_WISH
-) -> AliquotError | None:
-    """Return the error of a request that waiting cannot help.
-
-    None if it fits the empty node with *held* on it.
-    """
-    try:
-        if held is not None:
-            check_devices(held, request)
-    except AliquotError as error:
-        return error
-    placed = capacity.place_alone(request, held, wish.models)
-    if isinstance(placed, tuple):
-        return _never_paged(capacity, request, held, wish)
-    if held is None and wish.models and isinstance(capacity.place_alone(request), tuple):
-        return None if not capacity.is_complete else _no_such_model(capacity, request, wish)
-    if placed.code == BAD_REQUEST:
-        return RequestError(placed.message)
-    if not capacity.is_complete and held is None:
-        return None
-    if placed.code == DEVICE_LOST or isinstance(capacity.found().place_alone(request, held), tuple):
-        return DeviceLostError(placed.message)
-    return NeverFitsError(placed.message)
-
-
-def _never_paged(capacity: Capacity, request: Request, held: Held | None, wish: Wish) -> NeverFitsError | None:
-    """Return the error of a managed request whose pages no host can hold, on whichever devices it is."""
-    if request.residency != "managed" or (held is None and not capacity.is_complete):
-        return None
-    refused = capacity.refusal_of_pages(request, held, wish.models)
-    return None if refused is None else NeverFitsError(refused.message)
-
-
-def _no_such_model(capacity: Capacity, request: Request, wish: Wish) -> AliquotError:
-    if isinstance(capacity.found().place_alone(request, models=wish.models), tuple):
-        wanted = capacity.of_models(wish.models)
-        lost = ", ".join(
-            f"gpu{one.index} ({one.name})" for one in capacity.devices if one.is_lost and one.uuid in wanted
-        )
-        return DeviceLostError(
-            f"Requested {request.gpus} GPU of the model {wish.text}, but the node lost {lost}. Choose another "
-            "model, or see nvidia-smi and aliquot doctor"
-        )
-    names = ", ".join(dict.fromkeys(one.name for one in capacity.devices))
-    return NeverFitsError(
-        f"Requested {request.gpus} GPU of the model {wish.text}, but no node has so many of one of these: the models "
-        f"here are {names}. Choose another model"
-    )
 
 
 class _Reasons:

@@ -9,8 +9,9 @@ from hypothesis import given, strategies as st
 
 from jupyter_aliquot.gateway.scheduling.capacity import Held
 from jupyter_aliquot.gateway.scheduling.dry_run import Candidate, Outcome, QueueState, dry_run
+from jupyter_aliquot.gateway.scheduling.foreseeing.never import never_fits
 from jupyter_aliquot.gateway.scheduling.ledger import Device, LedgerSnapshot, Node
-from jupyter_aliquot.gateway.scheduling.planner import Pending, Plan, never_fits, plan
+from jupyter_aliquot.gateway.scheduling.planner import Pending, Plan, plan
 from jupyter_aliquot.gateway.sizes.wish import Wish, read_wish, wish_arguments, wish_of
 from jupyter_aliquot.gateway.state.persistence import lasting_arguments
 from jupyter_aliquot.gateway.teams.reading import read_quotas

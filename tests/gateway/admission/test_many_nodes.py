@@ -30,8 +30,12 @@ def test_kernels_fill_one_node_after_the_other_and_the_next_one_waits(desk: Any,
             await release
             assert waiting.result().node == "b"
             assert (set(first.held), set(second.held)) == ({"k1", "k3"}, {"k4"})
-            with pytest.raises(NeverFitsError):
+            with pytest.raises(
+                NeverFitsError, match="the nodes have 2 GPUs together, and those of a kernel are all on"
+            ):
                 await place.ask("k5", 200)
+            with pytest.raises(NeverFitsError, match=r"Ask for less$"):
+                await place.ask("k6", 300)
 
     asyncio.run(scenario())
 
