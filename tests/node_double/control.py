@@ -51,8 +51,13 @@ class ControlDouble:
         self._mark_silent(nodes)
         self._collect(pods, {one["metadata"]["name"] for one in nodes})
         for pod in pods:
-            if not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]:
-                self._schedule(pod, nodes, pods)
+            if pod["spec"].get("nodeName") or "deletionTimestamp" in pod["metadata"]:
+                continue
+            if pod["spec"].get("schedulingGates"):
+                told = "Scheduling is blocked due to non-empty scheduling gates"
+                self._condition(pod, "False", "SchedulingGated", told)
+                continue
+            self._schedule(pod, nodes, pods)
 
     # ---- scheduling
 

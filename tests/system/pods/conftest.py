@@ -233,7 +233,9 @@ def a_ring(configuration: str = "", *agent_options: str) -> Iterator[Ring]:
     double = ApiDouble()
     double.allowed = [(verb, one.resource) for one in PERMISSIONS for verb in one.verbs]
     if "device_class" in configuration:
-        double.allowed.append(("create", "resourceclaims"))  # as the overlay grants
+        double.allowed.append(("create", "resourceclaims"))  # as the overlays grant
+    if "'kai'" in configuration:
+        double.allowed += [("create", "podgroups"), ("patch", "podgroups")]
     user = {"name": "gateway", "user": {}}
     cluster = {"name": "double", "cluster": {"server": double.url}}
     context = {"name": "here", "context": {"cluster": "double", "user": "gateway"}}
