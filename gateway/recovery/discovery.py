@@ -168,7 +168,7 @@ class ProcessFinder:
                     found = replace(found, relay=await self._containers.revive(box) or relay)
             except (EngineError, RelayError) as error:
                 self._log.error("kernel=%s relay=none left_running reason=%s", box.process.kernel_id, error)
-                return FoundProcesses(is_unknown=True)
+                return FoundProcesses(is_unknown=True, container=box.process)
         if box.is_running:
             return replace(found, process=box.process)
         return replace(found, end=await self._containers.ending(box.process))

@@ -47,7 +47,8 @@ class FoundProcesses:
 
     ``process`` runs. ``end`` tells how the last process ended, if that is known, and
     ``had_process`` whether there ever was one. ``container`` is removed with the kernel.
-    ``is_unknown``: something runs, and the gateway cannot tell whether it is the kernel.
+    ``is_unknown``: something runs, and the gateway cannot tell whether it is the kernel; with
+    ``container`` it can later, when its engine answers.
     """
 
     relay: RelayRecord | None = None

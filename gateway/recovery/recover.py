@@ -37,6 +37,7 @@ from .discovery import ProcessFinder
 from .plan import Decision, FoundProcesses, RecoveryAction, plan_recovery
 
 _BIND_SECONDS = 30.0
+_LEFT_SECONDS = 30.0  # from one look at kernels that were left to the next
 
 
 class Recovery:
@@ -82,6 +83,9 @@ class Recovery:
             if decision.action not in (RecoveryAction.END, RecoveryAction.ENDED, RecoveryAction.LEAVE):
                 kernel_id = decision.kernel_id
                 self._do(self._manager.replacements.finish(kernel_id, self._used), f"replace-{kernel_id}")
+        left = {one.kernel_id for one in decisions if one.found.is_unknown and one.found.container is not None}
+        if left:
+            self._do(self._look_again(left, boot_id), "left")
         if decisions:
             counts = {action.value: sum(d.action is action for d in decisions) for action in RecoveryAction}
             said = " ".join(f"{name}={count}" for name, count in counts.items() if count)
@@ -94,6 +98,26 @@ class Recovery:
         """
         for task in list(self._tasks):
             await end_task(task)
+
+    async def _look_again(self, left: set[str], boot_id: str) -> None:
+        """Recover kernels whose engine did not answer at the start, once it does."""
+        while left:
+            await self._clock.sleep(_LEFT_SECONDS)
+            records = await asyncio.to_thread(self._records.read)
+            found = await self._finder.find(records, has_images=self._manager.has_images)
+            ours = [record for record in records if record.kernel_id in left]
+            seen = {one: processes for one, processes in found.items() if one in left}
+            left &= {*seen, *(record.kernel_id for record in ours)}
+            for decision in plan_recovery(ours, seen, boot_id, self._clock.wall(), self._undecided):
+                if decision.action is RecoveryAction.LEAVE:
+                    continue
+                left.discard(decision.kernel_id)
+                try:
+                    await self._act(decision)
+                except Exception:
+                    self._log.exception("kernel=%s recovery=failed; it is left as it is", decision.kernel_id)
+                else:
+                    self._log.info("kernel=%s recovered_late action=%s", decision.kernel_id, decision.action.value)
 
     # ---- one kernel
 

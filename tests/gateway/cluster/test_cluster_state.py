@@ -15,10 +15,12 @@ import pytest
 from api_double.fixtures import configuration_of
 from api_double.server import ApiDouble
 from api_double.store import RESOURCES, Failure
+from jupyter_client.kernelspec import NoSuchKernel
 from traitlets.config import Configurable
 
 from jupyter_aliquot.gateway.base.clock import SystemClock
 from jupyter_aliquot.gateway.local_mode import OwnKernels
+from jupyter_aliquot.gateway.recovery.plan import FoundProcesses
 from jupyter_aliquot.gateway.recovery.recover import Recovery
 from jupyter_aliquot.gateway.state.cluster_state import ClusterRecords, SessionMirror
 from jupyter_aliquot.gateway.state.records import KernelRecord, KernelState
@@ -26,6 +28,8 @@ from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient
 from jupyter_aliquot.provisioner.kubernetes.documents import Documents
 from jupyter_aliquot.provisioner.kubernetes.permissions import PERMISSIONS
 from jupyter_aliquot.provisioner.kubernetes.settings import Cluster
+from jupyter_aliquot.provisioner.resources import KernelProcess
+from jupyter_aliquot.provisioner.terminations import ProcessEnd
 
 LOG = logging.getLogger("test")
 BUSY = Failure(429, "TooManyRequests", "too many requests")
@@ -193,6 +197,41 @@ def test_a_busy_api_delays_the_recovery_of_kernels(play: Play) -> None:
         admission.expect.assert_called_once_with("k")
 
     play(act)
+
+
+class Fast(SystemClock):
+    """A clock whose seconds are short."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds / 1000)
+
+
+def test_a_kernel_that_was_left_at_the_start_is_looked_at_again(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        records = ClusterRecords(scene.documents("record"), LOG)
+        records.write(KernelRecord("k", "ada", "python3", KernelState.RUNNING, 1e9, ""))
+        process = KernelProcess("k", 0, 0, 0, "aliquot-kernel-k/uid")
+        unknown = {"k": FoundProcesses(is_unknown=True, container=process)}
+        ended = {"k": FoundProcesses(had_process=True, container=process, end=ProcessEnd(exit_code=3))}
+        finder = Mock(find=AsyncMock(side_effect=[unknown, unknown, ended]), clear=AsyncMock())
+        endings = Mock(of=Mock(return_value=None))
+        manager = Mock(replacements=Mock(finish=AsyncMock()), kernel_spec_manager=Mock(get_kernel_spec=no_spec))
+        recovery = Recovery(manager, Mock(), endings, records, finder, Fast(), LOG, frozenset)
+        await recovery.run("")
+        endings.record.assert_not_called()
+        while True:
+            await asyncio.sleep(0.01)
+            if finder.clear.await_count:
+                break
+        endings.record.assert_called_once()
+        assert finder.find.await_count == 3
+        await recovery.stop()
+
+    play(act)
+
+
+def no_spec(name: str) -> None:
+    raise NoSuchKernel(name)
 
 
 def test_kernels_are_recovered_although_sessions_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
