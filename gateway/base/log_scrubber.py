@@ -1,9 +1,14 @@
-"""A log filter that removes tokens: tornado logs the addresses of requests as they came."""
+"""A log filter that removes tokens: tornado logs the addresses of requests as they came.
+
+The addresses that Jupyter Server prints at its start keep their token: users log in with them.
+"""
 
 from __future__ import annotations
 
 import logging
 import re
+
+from jupyter_server.serverapp import ServerApp
 
 
 def _as_sent(letters: str) -> str:
@@ -15,6 +20,7 @@ def _as_sent(letters: str) -> str:
 _NAME = "".join(map(_as_sent, "token"))
 _TOKEN = re.compile(rf"({_as_sent('?&;')}(?:amp;)?{_NAME}{_as_sent('=')})[^&;\s\"'<>)]+", re.IGNORECASE)
 _HEADER = re.compile(r"(['\"]Authorization['\"]: ['\"](?:token|bearer) )[^'\"]+", re.IGNORECASE)
+_AT_THE_START = "serverapp", ServerApp.start_app.__name__  # it ends before the server answers a request
 _LOGGERS = ("tornado.access", "tornado.application", "tornado.general")
 
 
@@ -23,6 +29,8 @@ class TokenScrubber(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Called by logging. A record without a token is left as it is."""
+        if (record.module, record.funcName) == _AT_THE_START:
+            return True
         try:
             said = record.getMessage()
         except (TypeError, ValueError):

@@ -193,7 +193,7 @@ class Admission:
         shown_since = shown if waits_since is None else min(waits_since, shown)
         return self._clock.now() - (shown - shown_since), shown_since
 
-    def withdraw(self, kernel_id: str, reason: str = "its requester gave it up") -> bool:
+    def withdraw(self, kernel_id: str, reason: str = "the start was canceled") -> bool:
         """Take a request out of the queue, and return whether it was there.
 
         Its future raises WithdrawnError.
@@ -246,7 +246,7 @@ class Admission:
         entry = None if waiting.future.done() else self.waiting(kernel_id, grows=True)
         return await waiting.future if entry is None else entry
 
-    async def withdraw_resize(self, kernel_id: str, reason: str = "its requester gave it up") -> bool:
+    async def withdraw_resize(self, kernel_id: str, reason: str = "the resize was canceled") -> bool:
         """Give up a change of size that waits, and return whether one did. One that is answered now does not."""
         await self._commits.until_answered(kernel_id)
         return self._withdraw_growth(kernel_id, reason)

@@ -16,6 +16,7 @@ from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel, KernelReading
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
 from jupyter_aliquot.gpu_hook.agent.swap.facts import swapped_by_device
+from jupyter_aliquot.gpu_hook.agent.swap.residency import SAVED
 from jupyter_aliquot.gpu_hook.paths import Driver
 from jupyter_aliquot.gpu_hook.placement.overcommit import Reserved
 
@@ -130,6 +131,8 @@ def _describe_parts(
     kernel: Kernel, reading: KernelReading, found: Findings, compute: ComputeKeeper
 ) -> list[dict[str, Any]]:
     away = swapped_by_device(reading.facts)
+    # Charged memory in the host hides a context from the audit; a checkpoint takes contexts along.
+    is_saved = reading.facts.state in SAVED
     return [
         {
             "uuid": account.part.uuid,
@@ -143,7 +146,10 @@ def _describe_parts(
             "peak_bytes": use.peak_bytes,
             "needed_bytes": needed,
             "short_at": short_at,
-            "context_bytes": found.contexts.get((kernel.kernel_id, account.part.uuid), 0),
+            "context_bytes": max(
+                found.contexts.get((kernel.kernel_id, account.part.uuid), 0),
+                account.context_bytes if away.get(account.part.uuid, 0) and not is_saved else 0,
+            ),
             "busy_seconds": round(use.busy_seconds, 6),
             "refusals": use.refusals,
             "compute": compute.describe(kernel.kernel_id, account.part.uuid),

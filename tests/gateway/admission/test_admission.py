@@ -90,7 +90,7 @@ def test_a_withdrawn_request_makes_way_at_once(play: Any, settle: Any) -> None:
         await settle()
         assert admission.withdraw("blocking")
         assert not admission.withdraw("blocking")
-        with pytest.raises(errors.WithdrawnError):
+        with pytest.raises(errors.WithdrawnError, match="The request for 1 GPU was withdrawn: the start was canceled"):
             await blocking
         assert (await behind).kernel_id == "behind"
 

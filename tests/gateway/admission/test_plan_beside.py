@@ -64,7 +64,7 @@ async def test_a_request_that_left_while_it_was_planned_ends_no_kernel() -> None
     future = asyncio.get_running_loop().create_future()
     waiting = Waiting(requester, pending, 0.0, future, not_planned(QUARTER), lambda: told.append("old"))
     waits.add(waiting)
-    waits.withdraw("new", "its requester gave it up")
+    waits.withdraw("new", "the start was canceled")
     waits.preempt(waiting)
     assert told == []
     with pytest.raises(WithdrawnError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -53,13 +54,13 @@ def a_gateway() -> Iterator[Gateway]:
 
 
 @contextlib.contextmanager
-def a_gateway_process() -> Iterator[Gateway]:
+def a_gateway_process(variables: dict[str, str] | None = None) -> Iterator[Gateway]:
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir="/tmp"))
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER_", "ALIQUOT_", "XDG_"))} | {
         "ALIQUOT_RUNTIME_DIR": str(folder),
         "JUPYTER_RUNTIME_DIR": str(folder / "jupyter"),
-        "JUPYTER_TOKEN": TOKEN,
         "HOME": str(folder),
+        **({"JUPYTER_TOKEN": TOKEN} if variables is None else variables),
     }
     options = ["--ServerApp.ip=127.0.0.1", f"--ServerApp.port={free_port()}", "--ServerApp.port_retries=0"]
     options += [f"--ServerApp.root_dir={folder}", "--allow-root", "--Aliquot.keep_kernels=never"]
@@ -112,6 +113,19 @@ def test_ctrl_c_without_a_terminal_ends_its_kernels() -> None:
         log = (Path(gateway.environment["HOME"]) / "serve.log").read_text()
         assert "Shutting down 1 extension" in log
         assert "Parent appears to have exited" not in log
+
+
+def test_the_address_that_it_prints_at_its_start_logs_in() -> None:
+    with a_gateway_process(variables={}) as gateway:
+        log = Path(gateway.environment["HOME"]) / "serve.log"
+        printed = re.findall(r"copy and paste one of these URLs:\s+\S+[?]token=(\S+)", log.read_text())
+        assert [gateway.get("/api/status", token=token)[0] for token in printed] == [200], log.read_text()
+
+
+def test_it_prints_no_token_that_it_was_given(a_gateway: Gateway) -> None:
+    log = (Path(a_gateway.environment["HOME"]) / "serve.log").read_text()
+    assert "?token=..." in log
+    assert TOKEN not in log
 
 
 def test_a_wrong_knob_in_the_servers_configuration_ends_it_with_the_reason(tmp_path: Path) -> None:

@@ -137,6 +137,20 @@ def test_each_process_of_a_kernel_counts(a_machine: ANodeWithContexts) -> None:
     a_machine.node.until(lambda: first.take(1024 - 74) == 0)
 
 
+def test_a_swapped_out_kernel_keeps_its_context_on_the_gpu(a_machine: ANodeWithContexts) -> None:
+    """Else the status would call its context the memory of others."""
+    a_machine.start("2GiB")
+    node = a_machine.node
+    assert a_machine.program(a_machine.grant("k")).take(100) == 0
+    node.until(lambda: node.device()["context_bytes"] == 74 * MIB)
+    node.until(lambda: a_machine.holder.ask("swap_out", kernel_id="k")["ok"])
+    node.until(lambda: node.device()["swapped_bytes"] == 100 * MIB)
+    assert a_machine.program(a_machine.grant("other")).take(50) == 0
+    node.until(lambda: node.device("other")["context_bytes"] == 74 * MIB)  # by a later audit
+    assert node.device()["swapped_bytes"] == 100 * MIB
+    assert node.device()["context_bytes"] == 74 * MIB
+
+
 def test_a_size_that_a_context_alone_fills_is_refused_in_words(a_machine: ANodeWithContexts) -> None:
     a_machine.start("2GiB")
     refused = a_machine.holder.reserve("k", 3)
