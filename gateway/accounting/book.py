@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from jupyter_aliquot.gateway.base.gil import unhurried
+from jupyter_aliquot.gateway.base.gil import unhurried, while_a_user_waits
 from jupyter_aliquot.gateway.base.private_database import Keeper, files_set_aside
 from jupyter_aliquot.provisioner.errors import StateError
 
@@ -119,7 +119,8 @@ class Book:
 
     def answer(self, question: Question, now: float) -> Answer:
         """Return the answer to a question. Raises StateError."""
-        self.write(now)
+        with while_a_user_waits():
+            self.write(now)
         found = self._with_file(lambda file: answer_question(question, file.database, self._pending), now)
         if found is None:
             found = answer_question(question, None, self.unwritten(now).pending)
@@ -127,7 +128,8 @@ class Book:
 
     def unwritten(self, now: float) -> Unwritten:
         """Write what can be written, and return the rest. Raises StateError if the file cannot be read."""
-        self.write(now)
+        with while_a_user_waits():
+            self.write(now)
         if self._with_file(lambda file: file.last(), now) is not None:
             return Unwritten(self._settings.path, dict(self._pending), self.writes)
         if self._pending and not self._has_earlier_rows():

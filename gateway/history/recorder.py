@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from jupyter_aliquot.gateway.base.clock import Clock
+from jupyter_aliquot.gateway.base.gil import while_a_user_waits
 from jupyter_aliquot.gateway.base.private_database import Keeper
 from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.provisioner.errors import StateError
@@ -136,7 +137,8 @@ class HistoryKeeper:
 
     def answer(self, question: Question, now: float, monotonic: float) -> Answer:
         """Return the answer to a question. Raises StateError."""
-        self._write([question.range.step_seconds], now, monotonic)
+        with while_a_user_waits():
+            self._write([question.range.step_seconds], now, monotonic)
         found = self.kept.use(lambda file: answer_question(file.database, question, now), monotonic)
         if found is None:
             raise StateError(f"the history cannot be read: {self.kept.problem}")

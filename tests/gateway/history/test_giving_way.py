@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from jupyter_aliquot.gateway.base.gil import giving_way, take_short_turns, unhurried
+from jupyter_aliquot.gateway.base import gil
+from jupyter_aliquot.gateway.base.gil import giving_way, take_short_turns, unhurried, while_a_user_waits
 
 
 def test_the_items_are_the_same() -> None:
@@ -66,3 +67,24 @@ def test_only_background_threads_rest_between_items() -> None:
         rests = thread.submit(unhurried, items).result()
         assert rests is not items
         assert list(rests) == [0, 1, 2]
+
+
+def test_a_thread_rests_less_while_a_user_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    rests: list[tuple[float, float]] = []
+
+    def note(items: range, work_seconds: float = 0.003, pause_seconds: float = 0.0003) -> range:
+        rests.append((work_seconds, pause_seconds))
+        return items
+
+    monkeypatch.setattr(gil, "giving_way", note)
+
+    def work() -> None:
+        unhurried(range(3))
+        with while_a_user_waits():
+            unhurried(range(3))
+        unhurried(range(3))
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(work).result()
+    alone, asked, again = (pause / work for work, pause in rests)
+    assert alone == again > 1 > asked

@@ -195,9 +195,8 @@ class MeasuredController:
             for process in kernel.processes:
                 rooms[process.look.key] = room(self.policy, process.longest, process.typical, self._pauses, rate)
         at_once = sum(rooms[p.look.key].risk.in_flight for k in wanting for p in k.processes if p.wants(now))
-        gaps = {}
-        for key, space in rooms.items():
-            gaps[key] = self._pauses.gaps(beside_others(space, at_once).risk) if production else ALWAYS
+        rooms = {key: beside_others(space, at_once) for key, space in rooms.items()}
+        gaps = {key: self._pauses.gaps(space.risk) if production else ALWAYS for key, space in rooms.items()}
         self._plan = _Plan(now, rooms, gaps)
         return self._plan
 
@@ -267,7 +266,8 @@ class MeasuredController:
             return used + 1
         if unit <= self.policy.noticed_delay * step and self._protection.tokens >= unit:
             return used + int(self._protection.tokens) - unit + 1
-        if space.risk.delay <= self.policy.slowdown_target * step and self._protection.tokens >= space.risk.delay:
+        delay, own_tokens = space.risk.delay, self._protection.tokens * space.part
+        if delay <= self.policy.slowdown_target * step and own_tokens >= delay:
             return used + 1
         return 0
 

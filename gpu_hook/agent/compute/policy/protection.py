@@ -108,12 +108,16 @@ class Protection:
 
 @dataclass(frozen=True)
 class Room:
-    """The batches of an opportunistic process: their length in nanoseconds, and their number."""
+    """The batches of an opportunistic process: their length in nanoseconds, and their number.
+
+    ``part`` is its part of the permitted delay.
+    """
 
     batch: int
     in_flight: int
     bound: int
     risk: Risk
+    part: float = 1.0
 
 
 def room(policy: Policy, longest: int, typical: int, history: PauseHistory, rate: float) -> Room:
@@ -137,9 +141,11 @@ def room(policy: Policy, longest: int, typical: int, history: PauseHistory, rate
 def beside_others(space: Room, in_flight: int) -> Room:
     """Return the room of a process whose neighbors begin work in the same pauses.
 
-    Its own work ends behind theirs: ``in_flight`` is all of them, in nanoseconds.
+    Its own work ends behind theirs: ``in_flight`` is all of them, in nanoseconds. The permitted
+    delay is divided as that work is.
     """
-    return replace(space, risk=replace(space.risk, in_flight=max(space.risk.in_flight, in_flight)))
+    own = space.risk.in_flight
+    return replace(space, risk=replace(space.risk, in_flight=max(own, in_flight)), part=own / max(own, in_flight, 1))
 
 
 def beside_interval(policy: Policy, unit: int, step: int) -> int:

@@ -126,6 +126,7 @@ def test_work_that_waits_behind_neighbors_ends_after_theirs() -> None:
     alone = room(POLICY, MILLISECOND, MILLISECOND, PauseHistory(25 * MILLISECOND), 0.1)
     among = beside_others(alone, 15 * MILLISECOND)
     assert among.risk == replace(alone.risk, in_flight=15 * MILLISECOND)
+    assert among.part == alone.risk.in_flight / (15 * MILLISECOND)
     assert beside_others(alone, 0) == alone
 
 
