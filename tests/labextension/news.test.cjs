@@ -67,6 +67,17 @@ test('a kernel that was refused memory which it needed is told once at each limi
   assert.deepEqual(newsOf(needs({ required_bytes: undefined })), []);
 });
 
+test('a kernel that its user makes smaller is not told to have run out of memory again', () => {
+  const reader = new NewsReader(aMemory('[]'));
+  const at = '2026-01-01T00:00:01Z';
+  const needs = changes => aStatus({ kernels: [aKernel('k1', { required_bytes: 6 * GIB, last_failed_allocation_at: at, ...changes })] });
+  const told = changes => reader.read(needs(changes), NOW).map(news => news.kind);
+  assert.deepEqual(told({}), ['short']);
+  assert.deepEqual(told({ memory_limit_bytes: 2 * GIB }), []);
+  assert.deepEqual(told({ memory_limit_bytes: 2 * GIB }), []);
+  assert.deepEqual(told({ memory_limit_bytes: 2 * GIB, last_failed_allocation_at: '2026-01-01T00:00:09Z' }), ['short']);
+});
+
 test('a lack of memory holds until the kernel ends, restarts or has freed half of its memory', () => {
   const reader = new NewsReader(aMemory('[]'));
   const short = changes => aStatus({ kernels: [aKernel('k1', { required_bytes: 6 * GIB, used_bytes: 4 * GIB, ...changes })] });

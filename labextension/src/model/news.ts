@@ -67,11 +67,13 @@ export class NewsReader {
   read(status: IStatus, now: Date): News[] {
     const found = [...newsOf(status), ...this._served(status, now.getTime()), ...this._resized(status)];
     const isPast = (news: News): boolean => news.kind === 'ended' || news.kind === 'restarted';
-    const fresh = found.filter(news => !this._told.has(news.key) && !(this._isFirst && isPast(news)));
+    const isLate = (news: News): boolean => (this._isFirst && isPast(news)) || this._isShrunk(news);
+    const fresh = found.filter(news => !this._told.has(news.key) && !isLate(news));
     const shares = this._shares.read(status).filter(({ news, isAgain }) => isAgain || !this._told.has(news.key));
     const told = [...found, ...shares.map(({ news }) => news)];
     this._told.add(told.map(news => news.key));
     this._isFirst = false;
+    this._limits = new Map(mine(status).map(kernel => [lackOf(kernel), kernel.memory_limit_bytes]));
     return [...fresh, ...shares.map(({ news }) => news)];
   }
 
@@ -95,6 +97,11 @@ export class NewsReader {
     }
     this._used = used;
     return holding;
+  }
+
+  /** Whether the same lack of memory is found again only because its user made the kernel smaller. */
+  private _isShrunk(news: News): boolean {
+    return news.kind === 'short' && news.kernel.memory_limit_bytes < (this._limits.get(lackOf(news.kernel)) ?? 0);
   }
 
   /** Kernels whose change of size was queued in the last status, and is in force now. */
@@ -135,6 +142,8 @@ export class NewsReader {
 
   private readonly _shares = new ShareReader();
   private readonly _told: Remembered;
+  /** The memory limits of the last status, by kernel and its last lack of memory. */
+  private _limits: ReadonlyMap<string, number> = new Map();
   private _isFirst: boolean;
   private _waiting: ReadonlyMap<string, number> = new Map();
   private _queued: ReadonlyMap<string, IResize> = new Map();
@@ -167,6 +176,10 @@ export function newsOf(status: IStatus): News[] {
     }
   }
   return news;
+}
+
+function lackOf(kernel: IKernel): string {
+  return `${kernel.id} ${kernel.last_failed_allocation_at ?? ''}`;
 }
 
 function hasSize(kernel: IKernel, wanted: IResize): boolean {

@@ -36,7 +36,9 @@ export const running = (
 function section(app: JupyterFrontEnd, model: GpuKernelsModel, trans: TranslationBundle): IRunningSessions.IManager {
   return {
     name: trans.__('GPU Kernels'),
-    running: () => listed(model).map(kernel => item(app, kernel, model, trans)),
+    // Lab has no room for carets in a flat list: there a kernel stands without its action.
+    supportsMultipleViews: true,
+    running: options => listed(model).map(kernel => item(app, kernel, model, trans, options.mode !== 'list')),
     shutdownAll: () => void endAll(app, model, trans),
     refreshRunning: () => void model.refresh(),
     runningChanged: model.changed,
@@ -58,13 +60,14 @@ function item(
   app: JupyterFrontEnd,
   kernel: IKernel,
   model: GpuKernelsModel,
-  trans: TranslationBundle
+  trans: TranslationBundle,
+  isTree: boolean
 ): IRunningSessions.IRunningItem {
   const { status } = model.state;
   const args = { kernelId: kernel.id };
   const path = status && notebookPath(kernel, status);
   const isOff = kernel.residency?.mode === 'off';
-  const canMove = ['on_gpu', 'swapped_out', 'checkpointed'].includes(kernel.state) && !isOff;
+  const canMove = isTree && ['on_gpu', 'swapped_out', 'checkpointed'].includes(kernel.state) && !isOff;
   const canEnd = status !== null && obstacle('shutDown', kernel, status) === null;
   return {
     icon: () => gpuIcon,

@@ -300,18 +300,18 @@ input.jp-mod-styled.aliquot-Slider-number {
   position: sticky;
   z-index: 1;
   top: 0;
-  min-width: 900px;
+  min-width: 915px;
   background: var(--jp-layout-color2);
 }
 
 .aliquot-Grid-body {
   position: relative;
-  min-width: 900px;
+  min-width: 915px;
 }
 
 .aliquot-Grid-row {
   display: grid;
-  grid-template-columns: minmax(180px, 3fr) minmax(90px, 1fr) 70px 100px 90px 100px 70px 100px 100px;
+  grid-template-columns: minmax(160px, 3fr) minmax(80px, 1fr) 90px 100px 105px 120px 70px 90px 100px;
   height: 28px;
   box-sizing: border-box;
   border-bottom: 1px solid var(--jp-border-color3);
