@@ -53,7 +53,7 @@ from .vacating import GoingGpu, Vacating
 _LOOK_SECONDS = 1.0
 _UNTOLD_SECONDS = 10.0
 _UNTOLD_DEVICE_SECONDS = 120.0
-_NO_GPU_HELPS = (WaitCode.TEAM_QUOTA, WaitCode.REPLACED_KERNEL, WaitCode.EVICTING)
+_NO_GPU_HELPS = (WaitCode.TEAM_QUOTA, WaitCode.REPLACED_KERNEL, WaitCode.EVICTING, WaitCode.LOCALITY)
 # A kernel that waits this long does not wait for the next look of the planner alone.
 _PATIENCE_SECONDS = 2.0
 

@@ -48,7 +48,9 @@ class Vacating:
         self._log = log
         self._going: Mapping[str, GoingGpu] = {}
         self._since: dict[str, float] = {}
-        self._told: frozenset[str] = frozenset()  # nodes
+        # Nodes whose agents may have been told that a GPU of theirs goes, and not yet that none does.
+        self._told: frozenset[str] = frozenset()
+        self._silent: set[str] = set()  # nodes whose agents did not answer last
         # The kernels on devices that go, as their agents told last, each with why it stays.
         self._left: dict[str, Mapping[str, str]] = {}
 
@@ -57,18 +59,26 @@ class Vacating:
         now, self._going = self._clock.now(), {one.uuid: one for one in going}
         self._since = {uuid: self._since.get(uuid, now) for uuid in self._going}
         self._left = {uuid: left for uuid, left in self._left.items() if uuid in self._going}
-        nodes = {one.node for one in self._going.values()}
-        told = await asyncio.gather(*(self._tell(node) for node in sorted(nodes | self._told)))
-        self._told = frozenset(node for node, is_told in told if is_told and node in nodes) | (self._told & nodes)
+        nodes = frozenset(one.node for one in self._going.values())
+        self._told |= nodes  # an answer may be lost
+        asked = sorted(self._told)
+        knows = await asyncio.gather(*map(self._tell, asked))
+        self._told -= {node for node, it_knows in zip(asked, knows, strict=True) if it_knows and node not in nodes}
 
-    async def _tell(self, node: str) -> tuple[str, bool]:
+    async def _tell(self, node: str) -> bool:
+        """Tell a node's agent, and return whether it knows now. A node that the gateway has forgotten has none."""
         devices = [one.uuid for one in self._going.values() if one.node == node]
         try:
             self._left.update(await self._agent_of(node).vacate(devices))
-        except (AliquotError, KeyError) as error:
-            self._log.info("node=%s vacate=later reason=%s", node, error)
-            return node, False
-        return node, True
+        except KeyError:
+            return True
+        except AliquotError as error:
+            if node not in self._silent:
+                self._log.info("node=%s vacate=later reason=%s", node, error)
+            self._silent.add(node)
+            return False
+        self._silent.discard(node)
+        return True
 
     def is_empty(self, uuid: str) -> bool:
         """Return whether the agent told that nothing of a kernel is on a device that goes."""

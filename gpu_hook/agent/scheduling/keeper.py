@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 _LONGEST_SLEEP_SECONDS = 1.0
 _SHORTEST_SLEEP_SECONDS = 0.02
 _CHECKPOINT_RETRY_SECONDS = 60.0
+# A kernel whose contexts stay on a device that goes is ended half a minute after its owner was warned.
+_VACATE_RETRY_SECONDS = 5.0
 _RETRY_SECONDS = 1.0  # after a failed move that does not say when to try again
 # until a lack of room counts as lasting: a busy machine delays moves and the hooks' reports
 _SURE_SECONDS = 5.0
@@ -101,6 +103,9 @@ class LeaseKeeper:
         Return by device the kernels that are there, each with why its contexts stay; empty: they may still leave.
         """
         if devices != self._vacated:
+            for record in self._records.values():
+                if record.is_on(devices - self._vacated):
+                    record.forget_refused_checkpoint()
             self._vacated = devices
             self.notify()
         return {
@@ -153,6 +158,7 @@ class LeaseKeeper:
         if record is None or record.is_evicted == is_evicted:
             return
         record.evicted_since = self._clock().monotonic if is_evicted else None
+        record.forget_refused_checkpoint()
         self._tell(kernel_id)
         self.notify()
 
@@ -287,7 +293,9 @@ class LeaseKeeper:
             record.is_beginning = None
         record.not_saved_because = "" if move.is_done else move.text
         if not move.is_done:
-            record.not_saved_before = self._clock().monotonic + _CHECKPOINT_RETRY_SECONDS
+            is_going = record.is_evicted and record.is_on(self._vacated)
+            retry = _VACATE_RETRY_SECONDS if is_going else _CHECKPOINT_RETRY_SECONDS
+            record.not_saved_before = self._clock().monotonic + retry
             log.info("event=not_checkpointed kernel=%s reason=%r", kernel_id, move.text)
         self.notify()
 

@@ -232,6 +232,11 @@ class LeaseRecord:
         self.turns.enter(now)
         self.is_asked_in, self.hinted_until, self.is_prepared = False, 0.0, False
         self.asked_out_at = None
+        self.forget_refused_checkpoint()
+
+    def forget_refused_checkpoint(self) -> None:
+        """Let the next checkpoint be tried at once: what kept the last one from it may be over."""
+        self.not_saved_before, self.not_saved_because = 0.0, ""
 
     def left(self, left_for: LeftFor, at: float) -> None:
         """End its turn, which ended when the move began."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from jupyter_aliquot.gateway.scheduling.ledger import Device, LedgerSnapshot, No
 from jupyter_aliquot.gateway.scheduling.planner import Pending
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
-from jupyter_aliquot.gateway.scheduling.wait_reason import team_quota
+from jupyter_aliquot.gateway.scheduling.wait_reason import WaitReason, apart, team_quota
 from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus
 from jupyter_aliquot.provisioner.kubernetes.client import OPENED, ClusterAwayError, ClusterClient, Collection, Object
 from jupyter_aliquot.provisioner.kubernetes.permissions import PERMISSIONS
@@ -300,10 +301,11 @@ def test_fractions_share_a_gpu_and_kernels_that_just_came_are_not_counted() -> N
     assert waiting_gpus(queue(100), EARLY + 1, 9) == 0
 
 
-def test_kernels_that_no_further_gpu_lets_start_are_not_counted() -> None:
+@pytest.mark.parametrize("why", [partial(team_quota, detail="the team has its limit"), partial(apart, seconds=60)])
+def test_kernels_that_no_further_gpu_lets_start_are_not_counted(why: Callable[[Request], WaitReason]) -> None:
     now = queue(100, 200, 900)
     (one, *_) = now.pending
-    entry = QueueEntry("k0", "ada", one.request, "", 1, 3, team_quota(one.request, "the team has its limit"), EARLY)
+    entry = QueueEntry("k0", "ada", one.request, "", 1, 3, why(one.request), EARLY)
     assert waiting_gpus(replace(now, queue=(entry,)), 0.0, 8) == 2
 
 

@@ -43,7 +43,7 @@ class AResidency:
         self.silent_pids: tuple[int, ...] = ()
 
     def facts(self) -> ResidencyFacts:
-        is_out = self.state in (KernelState.SWAPPED, KernelState.SWAPPING_IN)
+        is_out = self.state in (KernelState.SWAPPED, KernelState.CHECKPOINTED, KernelState.SWAPPING_IN)
         away = self.amount - self.unswappable if is_out else 0
         device = DeviceBytes(
             UUID, self.amount, self.amount - self.unswappable, away, self.unswappable, self.amount - away
@@ -69,6 +69,9 @@ class AResidency:
 
     async def swap_in(self) -> Move:
         return await self._move(KernelState.SWAPPING_IN, KernelState.RESIDENT)
+
+    async def checkpoint(self) -> Move:
+        return await self._move(KernelState.SWAPPING_OUT, KernelState.CHECKPOINTED)
 
     async def prepare(self) -> bool:
         self.prepared += 1

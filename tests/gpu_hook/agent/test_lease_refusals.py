@@ -10,13 +10,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from keeper_node import MIB, AKernel, ANode, call
+from keeper_node import MIB, UUID, AKernel, ANode, call
 
 from jupyter_aliquot.gpu_hook.agent.scheduling.views import Reason
 from jupyter_aliquot.gpu_hook.agent.swap.facts import Move, MoveRefusal, MoveResult
 from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
 
 PATIENCE_SECONDS = 60  # of the node's policy
+VACATE_RETRY_SECONDS = 6  # so soon it has tried again
 Scenario = Callable[[ANode], Coroutine[Any, Any, None]]
 
 
@@ -128,5 +129,44 @@ def test_another_that_can_leave_leaves_instead(play: Any) -> None:
             await node.turn(later=1)
         await node.finish(idle)
         assert grower.credit_queues.answers == ["given"]
+
+    play(scenario)
+
+
+async def refuse(node: ANode, kernel: AKernel) -> None:
+    """Let the next checkpoint of this kernel come to nothing, and the keeper look again."""
+    assert kernel.residency.move is not None
+    kernel.residency.move.set_result(Move(MoveResult.REFUSED, "process 7 does not answer"))
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+def test_a_checkpoint_that_a_kernel_refused_is_tried_again_soon_while_its_device_goes(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        kernel = node.kernel("k", 900, KernelState.SWAPPED)
+        node.keeper.evict("k")
+        node.keeper.vacate(frozenset({UUID}))
+        await node.turn()
+        await refuse(node, kernel)
+        assert node.keeper.vacate(frozenset({UUID})) == {UUID: {"k": "process 7 does not answer"}}
+        await node.turn(later=VACATE_RETRY_SECONDS)
+        assert kernel.residency.state is KernelState.SWAPPING_OUT
+        await node.finish(kernel)
+        assert node.keeper.vacate(frozenset({UUID})) == {UUID: {}}
+
+    play(scenario)
+
+
+def test_an_old_refusal_is_no_reason_why_contexts_stay_on_a_device_that_goes(play: Any) -> None:
+    async def scenario(node: ANode) -> None:
+        kernel = node.kernel("k", 900, KernelState.SWAPPED)
+        node.keeper.evict("k")
+        node.keeper.vacate(frozenset({UUID}))
+        await node.turn()
+        await refuse(node, kernel)
+        node.keeper.evict("k", is_evicted=False)  # the device stays, after all
+        assert node.keeper.vacate(frozenset()) == {}
+        await node.turn(later=3600)
+        assert node.keeper.vacate(frozenset({UUID})) == {UUID: {"k": ""}}, "the gateway would end it for that reason"
 
     play(scenario)

@@ -1,0 +1,60 @@
+"""Agents learn which GPUs the cluster takes back, also those that did not answer for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+
+import pytest
+
+from jupyter_aliquot.gateway.base.clock import SystemClock
+from jupyter_aliquot.gateway.nodes.vacating import GoingGpu, Vacating
+from jupyter_aliquot.provisioner.errors import AgentUnavailableError
+
+GOES = GoingGpu("GPU-a", "gpu-1", 600.0)
+
+
+class HandAgent:
+    """The agent of one node."""
+
+    def __init__(self) -> None:
+        self.is_there = True
+        self.told: list[list[str]] = []
+
+    async def vacate(self, devices: Collection[str]) -> Mapping[str, Mapping[str, str]]:
+        if not self.is_there:
+            raise AgentUnavailableError("it does not answer")
+        self.told.append(list(devices))
+        return {one: {} for one in devices}
+
+
+def test_an_agent_that_was_away_is_told_later_that_none_of_its_gpus_goes() -> None:
+    agent = HandAgent()
+
+    async def scene() -> None:
+        vacating = Vacating(lambda node: {"gpu-1": agent}[node], SystemClock(), logging.getLogger("test"))
+        await vacating.look([GOES])
+        agent.is_there = False
+        await vacating.look([])
+        agent.is_there = True
+        for _ in range(2):
+            await vacating.look([])
+
+    asyncio.run(scene())
+    assert agent.told == [["GPU-a"], []], "else it takes contexts from a GPU that is the gateway's again"
+
+
+def test_an_agent_that_stays_away_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    agent = HandAgent()
+    agent.is_there = False
+
+    async def scene() -> None:
+        vacating = Vacating(lambda node: {"gpu-1": agent}[node], SystemClock(), logging.getLogger("test"))
+        for _ in range(3):
+            await vacating.look([GOES])
+        assert not vacating.is_empty("GPU-a")
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(scene())
+    assert caplog.text.count("vacate=later") == 1
