@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,8 +55,10 @@ class ProcessFinder:
         self._log = log
         self._has_folder = has_folder
 
-    async def find(self, records: Iterable[KernelRecord], *, has_images: bool) -> Mapping[str, FoundProcesses]:
-        """Return what is found, by kernel id.
+    async def find(
+        self, records: Iterable[KernelRecord], *, has_images: bool, only: Container[str] | None = None
+    ) -> Mapping[str, FoundProcesses]:
+        """Return what is found, by kernel id; *only* names the kernels whose containers are looked at.
 
         A kernel in a container is left out while its engine does not answer. A relay of another
         account counts where *records* have its kernel; ``is_unknown`` where the gateway cannot tell.
@@ -76,6 +78,7 @@ class ProcessFinder:
             unseen = inside if self._containers.serves("") else inside | {record.kernel_id for record in records}
             return found | {kernel_id: FoundProcesses(is_unknown=True) for kernel_id in unseen - set(found)}
         missing = [kernel_id for kernel_id in inside | set(boxes) if kernel_id not in found]
+        missing = [kernel_id for kernel_id in missing if only is None or kernel_id in only]
         reviving = asyncio.Semaphore(_REVIVED_AT_ONCE)
         made = (self._of_container(ours.get(one), boxes.get(one), reviving) for one in missing)
         return found | dict(zip(missing, await asyncio.gather(*made), strict=True))

@@ -104,7 +104,8 @@ class Recovery:
         while left:
             await self._clock.sleep(_LEFT_SECONDS)
             records = await asyncio.to_thread(self._records.read)
-            found = await self._finder.find(records, has_images=self._manager.has_images)
+            # Others start meanwhile: one whose relay is not there yet is not to be revived.
+            found = await self._finder.find(records, has_images=self._manager.has_images, only=left)
             ours = [record for record in records if record.kernel_id in left]
             seen = {one: processes for one, processes in found.items() if one in left}
             left &= {*seen, *(record.kernel_id for record in ours)}

@@ -225,6 +225,7 @@ def test_a_kernel_that_was_left_at_the_start_is_looked_at_again(play: Play) -> N
                 break
         endings.record.assert_called_once()
         assert finder.find.await_count == 3
+        assert finder.find.await_args.kwargs["only"] is not None, "else it would look at kernels that start now"
         await recovery.stop()
 
     play(act)

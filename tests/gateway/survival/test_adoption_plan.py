@@ -165,3 +165,25 @@ def test_a_pod_that_runs_is_left_while_its_keys_cannot_be_read(noted: list[Kerne
     found = asyncio.run(finder.find(noted, has_images=True))
     (decision,) = plan_recovery(noted, found, "", NOW, _fail)
     assert decision.action is RecoveryAction.LEAVE
+
+
+class Starting(Unseen):
+    """One that runs another kernel, too, which this gateway starts now: its relay is not there yet."""
+
+    def __init__(self) -> None:
+        self.revived: list[str] = []
+
+    async def find(self, labels: Mapping[str, str]) -> tuple[FoundContainer, ...]:
+        new = FoundContainer(replace(PROCESS, kernel_id="new"), labels, True)
+        return *await super().find(labels), new
+
+    async def revive(self, found: FoundContainer) -> RelayRecord | None:
+        self.revived.append(found.process.kernel_id)
+        return None
+
+
+def test_a_kernel_that_starts_gets_no_second_relay_from_a_later_look(tmp_path: Path) -> None:
+    there = Starting()
+    finder = ProcessFinder(RuntimeDir(tmp_path), "g", cast(Containers, there), logging.getLogger("test"))
+    found = asyncio.run(finder.find([record(RUNNING)], has_images=True, only={"k"}))
+    assert (set(found), there.revived) == ({"k"}, ["k"])
