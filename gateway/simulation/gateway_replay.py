@@ -15,6 +15,7 @@ from heapq import heappop, heappush
 from types import MappingProxyType
 
 from jupyter_aliquot.gateway.planning.jobs import DEVICE, Job
+from jupyter_aliquot.gateway.scheduling.foreseeing.ends import moment_after
 from jupyter_aliquot.gateway.scheduling.ledger import Device, Holding, KernelRef, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.planner import Admit, Pending, queue_order, serve
 from jupyter_aliquot.gateway.scheduling.queue_policy import PATIENCE_SECONDS
@@ -116,7 +117,7 @@ class GatewayReplay:
         """Return when time alone next changes what a plan may do: kernels that may leave, requests that waited."""
         now, found = self._clock.at, math.inf
         for at in self._moments_of_rules():
-            if now < at < found and not math.isclose(at, now, rel_tol=SAME):
+            if now < at < found:
                 found = at
         return found
 
@@ -126,10 +127,10 @@ class GatewayReplay:
             return
         for one in self._ledger.holdings.values():
             team = quotas.team_of(one.grant.owner)
-            yield one.granted_at + (team.reclaim_seconds if team else 0.0)
+            yield moment_after(one.granted_at, team.reclaim_seconds if team else 0.0)
         for waiting in self._pending:
-            yield waiting.since + quotas.locality_seconds
-            yield waiting.since + PATIENCE_SECONDS
+            yield moment_after(waiting.since, quotas.locality_seconds)
+            yield moment_after(waiting.since, PATIENCE_SECONDS)
 
     def _end_due(self) -> None:
         now = self._clock.at

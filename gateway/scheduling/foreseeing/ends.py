@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
@@ -17,9 +18,9 @@ def expected_starts(
     """Return the first moment at which each request fits, by kernel id.
 
     The forecast plans again at each end of a kernel, at each deadline of a request, and when one takes
-    devices of several domains. *ends* are
-    the ends of kernels that hold a grant; an end before *now* counts as now. Requests that fit at
-    no such moment are left out, and those behind the first 16 of the queue.
+    devices of several domains. *ends* are the ends of kernels that hold a grant; an end before *now*
+    counts as now. Requests that fit at no such moment are left out, and those behind the first 16 of
+    the queue.
     """
     found: dict[str, float] = {}
     left = queue_order(snapshot, pending, now)[:_MOST_FORESEEN]
@@ -28,7 +29,7 @@ def expected_starts(
     known = {kernel_id: max(now, at) for kernel_id, at in ends.items() if kernel_id in snapshot.holdings}
     patience = {one.deadline for one in left if one.deadline is not None and one.deadline > now}
     wait = 0.0 if snapshot.quotas is None else snapshot.quotas.locality_seconds
-    relaxed = {one.since + wait for one in left if wait and one.since + wait > now}
+    relaxed = {at for one in left if wait and (at := moment_after(one.since, wait)) > now}
     for moment in sorted({now, *known.values(), *patience, *relaxed})[: 2 * _MOST_FORESEEN]:
         gone = [kernel_id for kernel_id, at in known.items() if at == moment]
         snapshot, left = _ended(snapshot, gone), [one for one in left if one.kernel_id not in gone]
@@ -39,6 +40,14 @@ def expected_starts(
             snapshot = carried_out(snapshot, left, served)
             left, is_settled = list(served.blocked), not served.preempting
     return found
+
+
+def moment_after(since: float, seconds: float) -> float:
+    """Return the first moment that is so many seconds after another by its difference, which is rounded."""
+    at = since + seconds
+    while at - since < seconds:
+        at = math.nextafter(at, math.inf)
+    return at
 
 
 def carried_out(snapshot: LedgerSnapshot, pending: Sequence[Pending], planned: Plan | Serving) -> LedgerSnapshot:

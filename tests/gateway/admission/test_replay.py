@@ -155,3 +155,12 @@ def test_start_overheads_and_progress_are_counted() -> None:
     with_it = GatewayReplay(jobs, (1,), None, on_progress=lambda *done: told.append(done)).run()
     without = GatewayReplay(jobs, (1,), None, has_overhead=False).run()
     assert ([run.end for run in (*with_it.runs, *without.runs)], told[-1]) == ([12.0, 10.0], (1, 1))
+
+
+def test_a_kernel_that_borrows_leaves_when_its_least_run_time_is_over_also_where_rounding_shortens_it() -> None:
+    least, begin = 135.2, 84743.0
+    assert begin + least - begin < least
+    teams = f"a: {{users: [a], reclaimMinRuntime: {least}s}}, b: {{users: [b], nominalQuota: 1, borrowingLimit: 0}}"
+    jobs = [Job("j1", 1000, begin, 10000.0, "a"), Job("j2", 1000, begin + 31.0, 50.0, "b")]
+    found = GatewayReplay(jobs, [1], read_quotas(f"teams: {{{teams}}}\n", "aliquot.yaml")).run()
+    assert {run.job.name: run.start for run in found.runs}["j2"] == pytest.approx(begin + least, abs=1e-6)
