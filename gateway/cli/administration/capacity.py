@@ -85,6 +85,10 @@ class CapacityCommand(Command):
         copies = self._bytes("swap_memory") if self.swap_memory else Bytes(host // 2)
         if gpu == 0:
             raise UsageError("--gpu-memory is 0. Write the memory of each GPU, like 80GiB")
+        if copies > host:
+            raise UsageError(
+                f"Requested {copies} for copies (--swap-memory), but the server has {host} (--host-memory)"
+            )
         found = capacity(self.gpus, gpu, copies, context)
         if self.json_output:
             print(json.dumps(_report(found, copies), indent=2, ensure_ascii=False))

@@ -45,6 +45,7 @@ def test_large_contexts_are_the_limit_and_are_named() -> None:
         (("--gpu-memory", "eighty"), "--gpu-memory: 'eighty' is not an amount of memory"),
         (("--gpu-memory", "0"), "--gpu-memory is 0"),
         (("--swap-memory", "much"), "--swap-memory: 'much' is not an amount of memory"),
+        (("--swap-memory", "2TiB"), "Requested 2.0 TiB for copies (--swap-memory), but the server has 512.0 GiB"),
         (("--gpu", "4"), "--gpu"),
     ],
 )
