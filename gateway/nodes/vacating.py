@@ -87,7 +87,8 @@ class Vacating:
     def stuck(self, holdings: Iterable[Holding], *, keeps_pods: bool = True) -> dict[str, str]:
         """Return the kernels that cannot leave a GPU that goes, or do not in time, each with why.
 
-        Without *keeps_pods* a kernel's pod has the GPU's claim for as long as it lives.
+        Without *keeps_pods* a kernel's pod has the GPU's claim for as long as it lives: it is stuck
+        once the grace period nears its end.
         """
         now, found = self._clock.now(), dict[str, str]()
         late = {
@@ -96,7 +97,9 @@ class Vacating:
         for uuid, left in self._left.items():
             found |= {kernel_id: why or _LATE for kernel_id, why in left.items() if why or uuid in late}
         for holding in holdings:
-            why = holding.stays_because or ("" if keeps_pods else _CLAIMED)
-            if why and any(quota.uuid in self._going for quota in holding.grant.quotas):
-                found[holding.grant.kernel_id] = why
+            devices = {quota.uuid for quota in holding.grant.quotas}
+            if holding.stays_because and devices & self._going.keys():
+                found[holding.grant.kernel_id] = holding.stays_because
+            elif not keeps_pods and devices & late:
+                found[holding.grant.kernel_id] = _CLAIMED
         return found

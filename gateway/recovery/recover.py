@@ -103,9 +103,13 @@ class Recovery:
         """Recover kernels whose engine did not answer at the start, once it does."""
         while left:
             await self._clock.sleep(_LEFT_SECONDS)
-            records = await asyncio.to_thread(self._records.read)
-            # Others start meanwhile: one whose relay is not there yet is not to be revived.
-            found = await self._finder.find(records, has_images=self._manager.has_images, only=left)
+            try:
+                records = await asyncio.to_thread(self._records.read)
+                # Others start meanwhile: one whose relay is not there yet is not to be revived.
+                found = await self._finder.find(records, has_images=self._manager.has_images, only=left)
+            except Exception:
+                self._log.exception("recovery=failed kernels=%d; it looks again", len(left))
+                continue
             ours = [record for record in records if record.kernel_id in left]
             seen = {one: processes for one, processes in found.items() if one in left}
             left &= {*seen, *(record.kernel_id for record in ours)}

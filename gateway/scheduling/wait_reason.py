@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from jupyter_aliquot.gateway.base.lead import CUT_OFF
 from jupyter_aliquot.gateway.reports import kernel as reports
 from jupyter_aliquot.gateway.sizes.wish import NO_WISH, Wish
 from jupyter_aliquot.gpu_hook.placement.host_memory import HostShortage
@@ -81,7 +82,8 @@ class WaitReason:
         if self.code in (WaitCode.TEAM_QUOTA, WaitCode.CORDONED, WaitCode.LOCALITY):
             return f"Needs {self._needed()}; {self.detail}"
         if self.code is WaitCode.AGENT_UNAVAILABLE:
-            return f"The node agent does not answer: {self.detail}. The gateway tries again"
+            what = self.detail if self.detail == CUT_OFF else f"the node agent does not answer: {self.detail}"
+            return f"{what[0].upper()}{what[1:]}. The gateway tries again"
         if self.code is WaitCode.AGENT_REFUSED:
             return f"Needs {self._needed()}; the node agent has no room: {self.detail}"
         return f"Needs {self._needed()}; {self._free()}{self.detail}"

@@ -213,7 +213,8 @@ def test_a_kernel_that_was_left_at_the_start_is_looked_at_again(play: Play) -> N
         process = KernelProcess("k", 0, 0, 0, "aliquot-kernel-k/uid")
         unknown = {"k": FoundProcesses(is_unknown=True, container=process)}
         ended = {"k": FoundProcesses(had_process=True, container=process, end=ProcessEnd(exit_code=3))}
-        finder = Mock(find=AsyncMock(side_effect=[unknown, unknown, ended]), clear=AsyncMock())
+        away = OSError("the API server does not answer")
+        finder = Mock(find=AsyncMock(side_effect=[unknown, unknown, away, ended]), clear=AsyncMock())
         endings = Mock(of=Mock(return_value=None))
         manager = Mock(replacements=Mock(finish=AsyncMock()), kernel_spec_manager=Mock(get_kernel_spec=no_spec))
         recovery = Recovery(manager, Mock(), endings, records, finder, Fast(), LOG, frozenset)
@@ -224,7 +225,7 @@ def test_a_kernel_that_was_left_at_the_start_is_looked_at_again(play: Play) -> N
             if finder.clear.await_count:
                 break
         endings.record.assert_called_once()
-        assert finder.find.await_count == 3
+        assert finder.find.await_count == 4, "an error ends no later look"
         assert finder.find.await_args.kwargs["only"] is not None, "else it would look at kernels that start now"
         await recovery.stop()
 

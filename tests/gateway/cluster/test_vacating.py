@@ -9,8 +9,10 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from jupyter_aliquot.gateway.base.clock import SystemClock
-from jupyter_aliquot.gateway.nodes.vacating import GoingGpu, Vacating
+from jupyter_aliquot.gateway.nodes.vacating import LAST_SECONDS, GoingGpu, Vacating
+from jupyter_aliquot.gateway.scheduling.ledger import Holding, KernelRef
 from jupyter_aliquot.provisioner.errors import AgentUnavailableError
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
 
 GOES = GoingGpu("GPU-a", "gpu-1", 600.0)
 
@@ -58,3 +60,25 @@ def test_an_agent_that_stays_away_is_logged_once(caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.INFO):
         asyncio.run(scene())
     assert caplog.text.count("vacate=later") == 1
+
+
+class HandClock(SystemClock):
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.seconds = 100.0
+
+    def now(self) -> float:
+        return self.seconds
+
+
+def test_a_kernel_whose_pod_has_the_claim_keeps_its_gpu_for_the_grace_period() -> None:
+    clock = HandClock()
+    vacating = Vacating(lambda node: {"gpu-1": HandAgent()}[node], clock, logging.getLogger("test"))
+    quota = Quota(GOES.uuid, 0, GpuShare(100), Bytes(1 << 30))
+    held = Holding(Grant("k", "ann", Request(GpuShare(100)), "gpu-1", (quota,), "/k", ()), KernelRef("k", "ann"), 0.0)
+    asyncio.run(vacating.look([GOES]))
+    assert vacating.stuck([held], keeps_pods=False) == {}
+    clock.seconds += GOES.grace_seconds - LAST_SECONDS
+    assert vacating.stuck([held], keeps_pods=True) == {}
+    assert "ResourceClaim" in vacating.stuck([held], keeps_pods=False)["k"]
