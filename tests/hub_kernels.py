@@ -55,7 +55,11 @@ def run_line(url: str, token: str, terminal: str, line: str) -> str:
 
 
 def _printed(channel: websocket.WebSocket, message_id: str) -> str:
-    printed = ""
+    """Return the output up to the cell's end. Raises AssertionError when it raised an error.
+
+    The kernel drops requests that come between the error and that end.
+    """
+    printed = problem = ""
     while True:
         message = json.loads(channel.recv())
         if message.get("parent_header", {}).get("msg_id") != message_id:
@@ -64,6 +68,7 @@ def _printed(channel: websocket.WebSocket, message_id: str) -> str:
         if kind == "stream":
             printed += content["text"]
         elif kind == "error":
-            raise AssertionError("\n".join(content["traceback"]))
+            problem = "\n".join(content["traceback"])
         elif kind == "status" and content["execution_state"] == "idle":
+            assert not problem, problem
             return printed
