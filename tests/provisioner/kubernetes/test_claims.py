@@ -76,7 +76,7 @@ def test_two_pods_share_a_claim_and_its_device_is_free_when_the_last_is_gone(a_w
     for name in ("a", "b"):
         a_world.pod(name, "shared")
     until(lambda: a_world.users("shared") == ["a", "b"])
-    assert (a_world.node_of("a"), a_world.node_of("b")) == ("n", "n")
+    until(lambda: (a_world.node_of("a"), a_world.node_of("b")) == ("n", "n"))
     (result,) = a_world.status("shared")["allocation"]["devices"]["results"]
     assert result == {"request": "gpu", "driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-0"}
 

@@ -53,9 +53,10 @@ def test_a_holder_that_its_queue_holds_back_waits_and_kernels_run_once_it_is_adm
         ring.double.store.admission.append(hold_back)
         name = holders(ring)[0]["metadata"]["name"]
         ring.double.store.delete(PODS, "default", name, {})  # nothing is on its GPU: another one takes its place
-        kernels = [ring.server.start("box.gpu-1") for _ in range(2)]
         gated = wait_until(lambda: [one for one in holders(ring) if one["spec"].get("schedulingGates")])
         assert [one["spec"].get("nodeName") for one in gated] == [None]
+        wait_until(lambda: name not in [one["metadata"]["name"] for one in holders(ring)])
+        kernels = [ring.server.start("box.gpu-1") for _ in range(2)]
         wait_until(lambda: [(one.on_node() or {}).get("state") for one in kernels].count("queued") == 1)
         ring.double.store.admission.clear()
         admitted = {**gated[0], "spec": {**gated[0]["spec"], "schedulingGates": []}}
