@@ -51,7 +51,8 @@ def test_a_device_in_slices_is_left_out(
     monkeypatch.setattr(pynvml, "nvmlDeviceGetName", lambda handle: "H")
     monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", lambda handle, version=None: memory)
     source = object.__new__(nvml.NvmlSource)
-    source._absent, source._handles, source._last_look = [0, 1], [], {}
+    source._absent, source._handles, source._last_look, source._domains = [0, 1], [], {}, {}
+    monkeypatch.setattr(nvml, "domains", lambda handles: [0] * len(handles))
     problem = source._find_absent()
     assert tuple(facts.index for facts, _ in source._handles) == want
     assert ("turn it off (nvidia-smi -i" in problem) is (1 in modes)
