@@ -24,6 +24,10 @@ else:
 pytestmark = pytest.mark.browser
 
 _COMMAND = "aliquot:show-shared-folders"
+# A click on its tab would hide it where Lab has restored it.
+_SHOW_PANEL = "() => jupyterapp.restored.then(() => jupyterapp.shell.activateById('aliquot-gpu-kernels'))"
+# In ms: a page whose panel is hidden reads the status once a minute.
+_BEFORE_THE_NEXT_POLL = 30_000
 _CONFIG = """
 c.SharedFolders.roots = [{homes!r}]
 c.SharedFolders.home = {homes!r} + "/{{user}}"
@@ -125,13 +129,17 @@ def test_an_invitation_is_told_once_and_no_more_once_it_is_answered(
     toasts.wait_for()
     bob.page.reload()
     bob.wait_until_up()
+    bob.page.evaluate(_SHOW_PANEL)
+    bob.panel.wait_for()
     share_by_keyboard(given, "~/sketches", "bob")
     later = bob.page.locator(".Toastify__toast", has_text="alice shares the folder sketches with you")
     later.wait_for()
     assert toasts.count() == 0, "a page that is loaded again tells of the later one alone"
     offered = open_view(bob)
+    with bob.page.expect_response("**/aliquot/api/v1/status*"):  # the last at the pace of the panel
+        bob.page.evaluate("() => jupyterapp.shell.collapseLeft()")
     offered.get_by_role("button", name="Decline sketches of alice").click()
-    later.wait_for(state="detached")
+    later.wait_for(state="detached", timeout=_BEFORE_THE_NEXT_POLL)
     assert bob.errors == []
 
 

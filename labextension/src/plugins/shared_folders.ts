@@ -5,7 +5,7 @@ import { folderIcon } from '@jupyterlab/ui-components';
 import { CommandIDs } from '../tokens';
 import { commandPage } from './command_page';
 
-export const sharedFolders = commandPage((trans, { client }) => ({
+export const sharedFolders = commandPage((trans, { client, model }) => ({
   id: 'aliquot-shared-folders',
   command: CommandIDs.sharedFolders,
   title: trans.__('Shared Folders'),
@@ -15,6 +15,6 @@ export const sharedFolders = commandPage((trans, { client }) => ({
   icon: folderIcon,
   content: async () => {
     const { FoldersArea } = await import('../widgets/folders/folders_area');
-    return new FoldersArea(client, trans);
+    return new FoldersArea({ source: client, trans, onAnswered: () => void model.readAnew() });
   }
 }));

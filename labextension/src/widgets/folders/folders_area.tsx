@@ -4,15 +4,10 @@ import { ReactWidget } from '@jupyterlab/ui-components';
 import { Message } from '@lumino/messaging';
 import * as React from 'react';
 
-import { IFolderSource } from '../../folders/folder_source';
-import { ITranslation } from '../../tokens';
-import { FoldersView } from './folders_view';
+import { FoldersView, IFoldersOptions } from './folders_view';
 
 export class FoldersArea extends ReactWidget {
-  constructor(
-    private readonly _source: IFolderSource,
-    private readonly _trans: ITranslation
-  ) {
+  constructor(private readonly _options: IFoldersOptions) {
     super();
     this.addClass('aliquot-Admin');
     this.addClass('aliquot-Folders');
@@ -26,7 +21,7 @@ export class FoldersArea extends ReactWidget {
   }
 
   protected override render(): JSX.Element {
-    return <FoldersView source={this._source} trans={this._trans} visits={this._visits} />;
+    return <FoldersView {...this._options} visits={this._visits} />;
   }
 
   private _visits = 0;

@@ -9,14 +9,19 @@ import { IInvitation, IInvitations, IInvitationWish, ITranslation } from '../../
 import { Table } from '../admin/table';
 import { InviteForm } from './invite_form';
 
-interface IFoldersViewProps {
+export interface IFoldersOptions {
   source: IFolderSource;
   trans: ITranslation;
+  /** Called after the user accepted or declined an invitation: its notification may go. */
+  onAnswered: () => void;
+}
+
+interface IFoldersViewProps extends IFoldersOptions {
   /** The page reads the invitations again when this changes. */
   visits: number;
 }
 
-export function FoldersView({ source, trans, visits }: IFoldersViewProps): JSX.Element {
+export function FoldersView({ source, trans, onAnswered, visits }: IFoldersViewProps): JSX.Element {
   const [answer, setAnswer] = React.useState<IInvitations | null>(null);
   const [said, setSaid] = React.useState('');
   const [failure, setFailure] = React.useState('');
@@ -49,7 +54,7 @@ export function FoldersView({ source, trans, visits }: IFoldersViewProps): JSX.E
     void act(() => source.endInvitation(id), trans.__('%1 is no longer shared with %2. Kernels that run keep it.', name, invited));
   const reply = ({ id, owner, name }: IInvitation, isAccepted: boolean): void =>
     void act(
-      () => source.answerInvitation(id, isAccepted ? 'accept' : 'decline'),
+      () => source.answerInvitation(id, isAccepted ? 'accept' : 'decline').then(onAnswered),
       isAccepted
         ? trans.__('Kernels that you start from now on have %1 of %2.', name, owner)
         : trans.__('Kernels that you start from now on do not have %1 of %2.', name, owner)
