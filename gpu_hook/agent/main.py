@@ -73,6 +73,7 @@ from jupyter_aliquot.gpu_hook.paths import (
     prepare_runtime_dir,
     softgpu_state_path,
 )
+from jupyter_aliquot.gpu_hook.placement.placement import DeviceState
 from jupyter_aliquot.gpu_hook.waiting import end_task
 
 from .lifecycle import (
@@ -336,8 +337,7 @@ class Agent:
     def _saw_devices(self) -> None:
         readings = self._monitor.readings
         before = self._ledger.device_states()
-        held = [reading for reading in readings if self._is_held(reading.facts.uuid)]
-        self._ledger.set_devices((r.facts for r in held), (r.facts.uuid for r in held if r.is_lost))
+        self._set_devices()
         is_other = self._overcommit.look(self._promised_bytes(readings))
         if not self._devices_known.is_set():
             return  # no kernel is restored yet: its bytes would count as another process's
@@ -352,6 +352,19 @@ class Agent:
         self._probe.saw_devices()
         if is_other:
             self._tell_change()
+        self._tell_devices(before)
+
+    def _saw_holders(self) -> None:
+        """Open and close devices at once: a status never tells one that no holder has as one that can be used."""
+        before = self._ledger.device_states()
+        self._set_devices()
+        self._tell_devices(before)
+
+    def _set_devices(self) -> None:
+        held = [reading for reading in self._monitor.readings if self._is_held(reading.facts.uuid)]
+        self._ledger.set_devices((r.facts for r in held), (r.facts.uuid for r in held if r.is_lost))
+
+    def _tell_devices(self, before: tuple[DeviceState, ...]) -> None:
         if self._ledger.device_states() != before:
             log.warning("event=devices_changed lost=%s", [s.index for s in self._ledger.device_states() if s.lost])
             self._tell_change()
@@ -376,7 +389,7 @@ class Agent:
         node = self._node
         folders = mounted_folders(node.libraries)
         parts = NodeParts(node.driver, node.libraries.shim, folders, node.driver_env, self._softgpu_state)
-        given = NodeSide(self._accept_of, self._answers, self._note_pods, self._ledger.is_used)
+        given = NodeSide(self._accept_of, self._answers, self._note_pods, self._ledger.is_used, self._saw_holders)
         if self._softgpu_state is not None:
             given = replace(given, minors=self._softgpu_numbers)
         return KubeletNode(settings, self._settings.runtime.slots, parts, given)

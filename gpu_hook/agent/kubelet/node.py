@@ -26,13 +26,15 @@ class NodeSide:
 
     ``find`` gives what takes the connections of a pod's kernel. ``is_healthy`` tells whether a device
     of the node can be used. ``told`` is called with the kernel pods that the kubelet runs. ``in_use``
-    tells whether kernels of an earlier agent are on a GPU. ``minors`` returns the GPUs' numbers by UUID.
+    tells whether kernels of an earlier agent are on a GPU. ``held`` is called when other GPUs are held than
+    before. ``minors`` returns the GPUs' numbers by UUID.
     """
 
     find: FindKernel
     is_healthy: Callable[[], bool]
     told: Callable[[Collection[str]], None]
     in_use: Callable[[str], bool]
+    held: Callable[[], None]
     minors: Callable[[], Mapping[str, int]] = device_minors
 
 
@@ -92,9 +94,10 @@ class KubeletNode:
         found = (
             claimed_gpus(pods, driver, self._agent.minors()) if driver else held_gpus(pods, self._settings.gpu_resource)
         )
-        if (self._held or {}) != found:
+        before, self._held = self._held, found
+        if before != found:
             log.info("event=gpus_held holders=%s", found)
-        self._held = found
+            self._agent.held()
         return True
 
     def holder_of(self, uuid: str) -> str:

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import ANode, FakeHook, until
@@ -151,6 +152,29 @@ def test_only_gpus_that_holders_hold_are_the_agents(a_plugin: PluginNode) -> Non
     a_plugin.kubelet.free("notebooks", "aliquot-holder-1")
     until(lambda: not a_plugin.agent.status()["devices"])
     until(lambda: a_plugin.healthy() == 0)
+
+
+def test_gpu_whose_holder_is_gone_is_lost_from_that_moment_also_while_its_driver_does_not_answer(
+    a_plugin: PluginNode,
+) -> None:
+    a_plugin.agent.set_devices(count=1, deadline=60.0)
+    a_plugin.start()
+    until(lambda: a_plugin.healthy() == 3)
+    a_plugin.give("pod-of-k")
+    a_plugin.reserve("k", "pod-of-k")
+    a_plugin.agent.set_devices(count=1, hangs=True)
+    a_plugin.kubelet.free("notebooks", "aliquot-holder-1")
+
+    def device() -> Any:
+        (told,) = a_plugin.agent.status()["devices"]
+        return told
+
+    found = until(lambda: (told := device())["holder"] == "" and told)
+    assert found["lost"]
+    a_plugin.kubelet.allocate("notebooks", "aliquot-holder-2", "holder", {GPU_RESOURCE: 1})
+    found = until(lambda: (told := device())["holder"] and told)
+    assert not found["lost"]
+    a_plugin.agent.set_devices(count=1)
 
 
 def test_kernel_is_held_by_its_pod_and_released_after_it(a_plugin: PluginNode) -> None:
