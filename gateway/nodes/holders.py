@@ -48,7 +48,7 @@ from jupyter_aliquot.provisioner.kubernetes.states import refusal_text
 from jupyter_aliquot.provisioner.kubernetes.watch import ResourceWatch
 from jupyter_aliquot.provisioner.resources import Grant
 
-from .vacating import GoingGpu, Vacating
+from .vacating import GoingGpu, HolderEnds, Vacating
 
 _LOOK_SECONDS = 1.0
 _UNTOLD_SECONDS = 10.0
@@ -82,6 +82,7 @@ class HolderKeeper:
         self._log = log
         self._spare_since: dict[str, float] = {}
         self._untold_since: dict[str, float] = {}
+        self._ends = HolderEnds(clock)
         selector = holder_selector(cluster, settings.pool)
         self._pods = Collection("/api/v1", "pods", cluster.namespace, selector)
         self._untold = _Untold(self._pods, clock)
@@ -160,18 +161,18 @@ class HolderKeeper:
         stuck: Callable[[Mapping[str, str]], None],
     ) -> None:
         """Have the GPUs emptied whose holders are to end."""
+        held, pods = self._held(), tuple(watch.objects.values())
+        ends = self._ends.look(pods)
         if not self._lead.is_current():
             return
-        held = self._held()
-        leaving = [pod for pod in watch.objects.values() if pod["metadata"].get("deletionTimestamp")]
+        leaving = [pod for pod in pods if pod["metadata"]["uid"] in ends and pod["metadata"]["name"] in held]
         await self._vacating.look(
             GoingGpu(
                 held[pod["metadata"]["name"]].uuid,
                 str(pod["spec"].get("nodeName") or ""),
-                float(pod["metadata"].get("deletionGracePeriodSeconds") or 0),
+                ends[pod["metadata"]["uid"]],
             )
             for pod in leaving
-            if pod["metadata"]["name"] in held
         )
         keeps_pods = not self._settings.pool.device_class
         stuck(self._vacating.stuck(seen().holdings, keeps_pods=keeps_pods))
@@ -260,12 +261,12 @@ class HolderKeeper:
         leaves a pod that waits without one.
         """
         device_class = self._settings.pool.device_class
-        self._claimed &= set(watch.objects)
-        for name, pod in list(watch.objects.items()) if device_class else ():
-            is_waiting = (pod.get("status") or {}).get("phase") == "Pending" and "deletionTimestamp" not in pod[
-                "metadata"
-            ]
-            if not is_waiting or name in self._claimed:
+        # One that a silent watch has not told waits for its claim, too. It has no uid before the server's answer.
+        pods = {**self._untold.pods, **watch.objects}
+        self._claimed &= set(pods)
+        for name, pod in pods.items() if device_class else ():
+            told, phase = pod["metadata"], (pod.get("status") or {}).get("phase")
+            if not told["uid"] or phase != "Pending" or "deletionTimestamp" in told or name in self._claimed:
                 continue
             self._check_lead()
             claims = Collection(CLAIMS_PREFIX, "resourceclaims", self._cluster.namespace)

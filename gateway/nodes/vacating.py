@@ -10,11 +10,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gateway.scheduling.ledger import Holding
 from jupyter_aliquot.provisioner.errors import AliquotError
+from jupyter_aliquot.provisioner.kubernetes.client import Object
 
 # So long before its holder's end a kernel that is still on the GPU is given up: its owner is warned meanwhile.
 LAST_SECONDS = 45.0
@@ -32,11 +34,41 @@ class VacatingAgent(Protocol):
 
 @dataclass(frozen=True)
 class GoingGpu:
-    """A GPU whose holder was told to end, and ends after its grace period."""
+    """A GPU whose holder was told to end. *ends_at* is when its grace period is over, on the monotonic clock."""
 
     uuid: str
     node: str
-    grace_seconds: float
+    ends_at: float
+
+
+class HolderEnds:
+    """The ends of the grace periods of holders that go, on the monotonic clock.
+
+    The server's clock may be another one than this machine's: it counts for those holders alone that
+    had been told to end before this gateway saw them.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._staying: set[str] = set()  # holders, by uid
+        self._ends: dict[str, tuple[str, float]] = {}  # when the server ends them, and when that is here
+
+    def look(self, pods: Iterable[Object]) -> Mapping[str, float]:
+        """Return the end of each of these holders that goes, by its uid."""
+        found = {str(one["metadata"]["uid"]): one["metadata"] for one in pods}
+        for uid, told in found.items():
+            date = str(told.get("deletionTimestamp") or "")
+            if date and self._ends.get(uid, ("", 0.0))[0] != date:
+                grace = float(told.get("deletionGracePeriodSeconds") or 0)
+                left = grace if uid in self._staying else self._left(date, grace)
+                self._ends[uid] = date, self._clock.now() + left
+        self._staying = (self._staying & found.keys()) | {uid for uid in found if uid not in self._ends}
+        self._ends = {uid: told for uid, told in self._ends.items() if uid in found}
+        return {uid: ends_at for uid, (_, ends_at) in self._ends.items()}
+
+    def _left(self, date: str, grace: float) -> float:
+        moment = datetime.fromisoformat(date.replace("Z", "+00:00")).timestamp()
+        return min(grace, max(0.0, moment - self._clock.wall()))
 
 
 class Vacating:
@@ -47,7 +79,6 @@ class Vacating:
         self._clock = clock
         self._log = log
         self._going: Mapping[str, GoingGpu] = {}
-        self._since: dict[str, float] = {}
         # Nodes whose agents may have been told that a GPU of theirs goes, and not yet that none does.
         self._told: frozenset[str] = frozenset()
         self._silent: set[str] = set()  # nodes whose agents did not answer last
@@ -56,8 +87,7 @@ class Vacating:
 
     async def look(self, going: Iterable[GoingGpu]) -> None:
         """Tell the agents which of their GPUs go, and learn what is on them."""
-        now, self._going = self._clock.now(), {one.uuid: one for one in going}
-        self._since = {uuid: self._since.get(uuid, now) for uuid in self._going}
+        self._going = {one.uuid: one for one in going}
         self._left = {uuid: left for uuid, left in self._left.items() if uuid in self._going}
         nodes = frozenset(one.node for one in self._going.values())
         self._told |= nodes  # an answer may be lost
@@ -91,9 +121,7 @@ class Vacating:
         once the grace period nears its end.
         """
         now, found = self._clock.now(), dict[str, str]()
-        late = {
-            uuid for uuid, one in self._going.items() if now - self._since[uuid] >= one.grace_seconds - LAST_SECONDS
-        }
+        late = {uuid for uuid, one in self._going.items() if now >= one.ends_at - LAST_SECONDS}
         for uuid, left in self._left.items():
             found |= {kernel_id: why or _LATE for kernel_id, why in left.items() if why or uuid in late}
         for holding in holdings:

@@ -1,6 +1,6 @@
 """The objects of an API double: one order of changes, events for watches, conflicts and compaction.
 
-It answers as a control plane of 1.36 did. Time does not pass in it: a test ends grace periods.
+It answers as a control plane of 1.36 did. No grace period ends by itself: a test ends it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 Object = dict[str, Any]
@@ -190,8 +191,7 @@ class Store:
                 self._remove(key)
                 return copy.deepcopy(before)
             after = copy.deepcopy(before)
-            after["metadata"].setdefault("deletionTimestamp", "2026-01-01T00:00:30Z")
-            after["metadata"]["deletionGracePeriodSeconds"] = grace if waits else 0
+            _set_deadline(after["metadata"], grace if waits else 0)
             if after != before:
                 self._put("MODIFIED", key, after, before)
             return copy.deepcopy(after)
@@ -258,7 +258,7 @@ class Store:
             if not told["metadata"].get("finalizers"):
                 self._remove(key)
                 continue
-            told["metadata"].update(deletionTimestamp="2026-01-01T00:00:30Z", deletionGracePeriodSeconds=0)
+            _set_deadline(told["metadata"], 0)
             self._put("MODIFIED", key, told, self.objects[key])
 
     def _is_orphan(self, one: Object, known: set[tuple[str, str]]) -> bool:
@@ -349,6 +349,14 @@ def _check_claim(before: Object, after: Object) -> None:
 def _is_kept(one: Object) -> bool:
     """Return whether an object is deleted already, and waits for its finalizers."""
     return bool(one["metadata"].get("finalizers")) and "deletionTimestamp" in one["metadata"]
+
+
+def _set_deadline(metadata: Object, grace: float) -> None:
+    """Note when a deleted object ends. A later deletion makes that earlier, and never later."""
+    before = metadata.get("deletionGracePeriodSeconds")
+    if before is None or grace < before:
+        ends = datetime.now(timezone.utc) + timedelta(seconds=grace)
+        metadata.update(deletionTimestamp=f"{ends:%Y-%m-%dT%H:%M:%SZ}", deletionGracePeriodSeconds=grace)
 
 
 def _is_alive(pod: Object) -> bool:

@@ -280,6 +280,19 @@ def test_a_watch_that_is_silent_makes_no_more_holders(client: type[ClusterClient
     scene.run(act)
 
 
+def test_a_holder_that_a_silent_watch_does_not_tell_gets_its_claim(a_double: ApiDouble) -> None:
+    scene = Scene(a_double, Blind, guaranteed=1, device_class="gpu.nvidia.com")
+    assert a_double.allowed is not None
+    a_double.allowed.append(("create", "resourceclaims"))  # as the overlays grant
+
+    async def act(until: Any) -> None:
+        await until(lambda: a_double.store.list(RESOURCES["resourceclaims"], "default")[0])
+        (pod,), (claim,) = scene.pods(), a_double.store.list(RESOURCES["resourceclaims"], "default")[0]
+        assert claim["metadata"]["ownerReferences"][0]["uid"] == pod["metadata"]["uid"]
+
+    scene.run(act)
+
+
 def test_kai_is_told_the_guarantee_that_is_set_now(a_double: ApiDouble) -> None:
     def told() -> list[int]:
         return [one["spec"]["minMember"] for one in a_double.store.list(RESOURCES["podgroups"], "default")[0]]

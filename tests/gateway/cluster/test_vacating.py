@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import pytest
 
-from jupyter_aliquot.gateway.base.clock import SystemClock
-from jupyter_aliquot.gateway.nodes.vacating import LAST_SECONDS, GoingGpu, Vacating
+from jupyter_aliquot.gateway.base.clock import SystemClock, iso_moment
+from jupyter_aliquot.gateway.nodes.vacating import LAST_SECONDS, GoingGpu, HolderEnds, Vacating
 from jupyter_aliquot.gateway.scheduling.ledger import Holding, KernelRef
 from jupyter_aliquot.provisioner.errors import AgentUnavailableError
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
 
-GOES = GoingGpu("GPU-a", "gpu-1", 600.0)
+GOES = GoingGpu("GPU-a", "gpu-1", 700.0)
 
 
 class HandAgent:
@@ -71,6 +72,32 @@ class HandClock(SystemClock):
     def now(self) -> float:
         return self.seconds
 
+    def wall(self) -> float:
+        return 1e9 + self.seconds
+
+
+def holder(uid: str, ends: float | None = None, grace: float = 0.0) -> dict[str, Any]:
+    going = {} if ends is None else {"deletionTimestamp": iso_moment(ends), "deletionGracePeriodSeconds": grace}
+    return {"metadata": {"uid": uid, **going}}
+
+
+def test_a_holder_that_went_before_the_gateway_started_keeps_the_rest_of_its_grace_period() -> None:
+    clock = HandClock()
+    ends = HolderEnds(clock)
+    assert ends.look([holder("a"), holder("b", clock.wall() + 50, 120), holder("c", clock.wall() - 9, 120)]) == {
+        "b": clock.now() + 50,
+        "c": clock.now(),
+    }
+    # The server's clock, which is behind by far, does not count for one that this gateway saw before.
+    told = [holder("a", clock.wall() - 3600, 120)]
+    clock.seconds += 10
+    assert ends.look(told) == {"a": clock.now() + 120}
+    clock.seconds += 10
+    assert ends.look(told) == {"a": clock.now() + 110}
+    assert ends.look([holder("a", clock.wall() - 3700, 20)]) == {"a": clock.now() + 20}
+    assert ends.look([]) == {}
+    assert ends.look([holder("a", clock.wall() + 9999, 120)]) == {"a": clock.now() + 120}
+
 
 def test_a_kernel_whose_pod_has_the_claim_keeps_its_gpu_for_the_grace_period() -> None:
     clock = HandClock()
@@ -79,6 +106,6 @@ def test_a_kernel_whose_pod_has_the_claim_keeps_its_gpu_for_the_grace_period() -
     held = Holding(Grant("k", "ann", Request(GpuShare(100)), "gpu-1", (quota,), "/k", ()), KernelRef("k", "ann"), 0.0)
     asyncio.run(vacating.look([GOES]))
     assert vacating.stuck([held], keeps_pods=False) == {}
-    clock.seconds += GOES.grace_seconds - LAST_SECONDS
+    clock.seconds = GOES.ends_at - LAST_SECONDS
     assert vacating.stuck([held], keeps_pods=True) == {}
     assert "ResourceClaim" in vacating.stuck([held], keeps_pods=False)["k"]
