@@ -80,9 +80,7 @@ class Recovery:
             except Exception:
                 self._log.exception("kernel=%s recovery=failed; it is left as it is", decision.kernel_id)
         for decision in decisions:
-            if decision.action not in (RecoveryAction.END, RecoveryAction.ENDED, RecoveryAction.LEAVE):
-                kernel_id = decision.kernel_id
-                self._do(self._manager.replacements.finish(kernel_id, self._used), f"replace-{kernel_id}")
+            self._finish_replacing(decision)
         left = {one.kernel_id for one in decisions if one.found.is_unknown and one.found.container is not None}
         if left:
             self._do(self._look_again(left, boot_id), "left")
@@ -123,8 +121,15 @@ class Recovery:
                     self._log.exception("kernel=%s recovery=failed; it is left as it is", decision.kernel_id)
                 else:
                     self._log.info("kernel=%s recovered_late action=%s", decision.kernel_id, decision.action.value)
+                    self._finish_replacing(decision)
 
     # ---- one kernel
+
+    def _finish_replacing(self, decision: Decision) -> None:
+        """End the kernels that a recovered kernel replaces. All others that are recovered are there already."""
+        if decision.action not in (RecoveryAction.END, RecoveryAction.ENDED, RecoveryAction.LEAVE):
+            kernel_id = decision.kernel_id
+            self._do(self._manager.replacements.finish(kernel_id, self._used), f"replace-{kernel_id}")
 
     def _undecided(self, kernel_id: str, error: Exception) -> None:
         self._log.error("kernel=%s recovery=undecided; it is left as it is", kernel_id, exc_info=error)

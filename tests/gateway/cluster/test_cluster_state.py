@@ -232,6 +232,25 @@ def test_a_kernel_that_was_left_at_the_start_is_looked_at_again(play: Play) -> N
     play(act)
 
 
+def test_a_kernel_that_is_recovered_late_ends_what_it_replaces(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        records = ClusterRecords(scene.documents("record"), LOG)
+        records.write(KernelRecord("k", "ada", "python3", KernelState.PENDING, 1e9, ""))
+        unknown = FoundProcesses(is_unknown=True, container=KernelProcess("k", 0, 0, 0, "aliquot-kernel-k/uid"))
+        finder = Mock(find=AsyncMock(side_effect=[{"k": unknown}, {}]), clear=AsyncMock())
+        finish = AsyncMock()
+        manager = Mock(replacements=Mock(finish=finish), begin=lambda kernel_id, kernel, first: first.close())
+        recovery = Recovery(manager, Mock(), Mock(), records, finder, Fast(), LOG, frozenset)
+        await recovery.run("")
+        finish.assert_not_awaited()
+        while not finish.await_count:  # noqa: ASYNC110 - the recovery's own task calls it
+            await asyncio.sleep(0.01)
+        assert finish.await_args.args[0] == "k"
+        await recovery.stop()
+
+    play(act)
+
+
 def no_spec(name: str) -> None:
     raise NoSuchKernel(name)
 
