@@ -207,7 +207,10 @@ class Capacity:
         return min(refusals, key=lambda one: _GRAVITY.get(one.code, len(_GRAVITY)), default=_NO_DEVICES)
 
     def _place_on(self, name: str, request: Request, is_together: bool) -> Placement:
-        """Return the parts of a node for a request, or its refusal, and the node's key among others."""
+        """Return the node's key among others, and its parts for a request; an empty key and its refusal without any.
+
+        The key: on how many devices it takes turns, whether these are in several domains, then the order of nodes.
+        """
         states, room = self._states_of(name, request.workload_class), self.nodes[name]
         if room.is_shut or room.is_away:
             states = [_full(one) for one in states]
@@ -235,13 +238,16 @@ class Capacity:
     def _place_together(
         self, name: str, states: Sequence[DeviceState], request: Request, domains: Sequence[frozenset[str]]
     ) -> tuple[Part, ...] | None:
-        """Return the parts in the fullest domain that holds the request; None if none does."""
+        """Return the parts in a domain that holds the request; None if none does.
+
+        Domains where it takes turns on the fewest devices come first, and of these the fullest.
+        """
         there = [[state for state in states if state.uuid in domain] for domain in domains]
-        for members in sorted(there, key=lambda found: (sum(one.free_hundredths for one in found), found[0].index)):
-            placed = self._place_in(name, members, request)
-            if not isinstance(placed, Refusal):
-                return placed
-        return None
+        there.sort(key=lambda found: (sum(one.free_hundredths for one in found), found[0].index))
+        found = [
+            one for one in (self._place_in(name, members, request) for members in there) if not isinstance(one, Refusal)
+        ]
+        return min(found, key=lambda parts: _turns(states, parts), default=None)
 
     def _domains_of(self, node: str) -> Sequence[frozenset[str]]:
         """Return the devices of each NVLink or PCIe domain of a node."""

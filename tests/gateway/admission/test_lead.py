@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from lead_by_hand import LeadByHand
 
 from jupyter_aliquot.gateway.scheduling.admission import Admission, KernelRef
 from jupyter_aliquot.gateway.scheduling.lending.reclaim import Evict
@@ -18,17 +19,6 @@ QUOTAS = read_quotas(
     "aliquot.yaml",
 )
 LOOK_AGAIN_SECONDS = 6.0
-
-
-class LeadByHand:
-    """A lead that a test takes and gives. ``answers`` come first."""
-
-    def __init__(self) -> None:
-        self.is_held = True
-        self.answers: list[bool] = []
-
-    def is_current(self) -> bool:
-        return self.answers.pop(0) if self.answers else self.is_held
 
 
 @pytest.fixture

@@ -144,12 +144,13 @@ def test_domains_hide_no_room_and_are_kept_where_one_suffices(devices: list[tupl
 
 
 def test_kernels_that_take_turns_are_kept_in_one_domain_and_none_takes_turns_for_that() -> None:
-    def shared(*held: int) -> LedgerSnapshot:
-        ledger = a_node(*held)
+    def shared(*held: int, quotas: str = "") -> LedgerSnapshot:
+        ledger = a_node(*held, quotas=quotas)
         return replace(ledger, node=replace(ledger.node, rule=Oversubscription(2.0, 2.0)))
 
     assert len({PAIRS[int(at)] for at in parts(plan(shared(100, 100, 100, 100), [asks(200)], 0.0))}) == 1
     assert parts(plan(shared(0, 100, 0, 100), [asks(200)], 0.0)) == {"0": 100, "2": 100}
+    assert parts(plan(shared(50, 50, 0, 0, quotas=WAIT), [asks(200)], 0.0)) == {"2": 100, "3": 100}
 
 
 def test_the_ledger_has_the_domain_that_the_agent_tells() -> None:

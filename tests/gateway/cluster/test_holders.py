@@ -13,6 +13,7 @@ import pytest
 from api_double.fixtures import configuration_of
 from api_double.server import ApiDouble
 from api_double.store import RESOURCES
+from lead_by_hand import LeadByHand
 from traitlets import TraitError
 from traitlets.config import Config
 
@@ -89,7 +90,7 @@ class Scene:
     ) -> None:
         self.double, self.waiting, self.devices = double, queue(), tuple[DeviceStatus, ...]()
         self.plans = self.looks = 0
-        self.leads = True
+        self.lead = LeadByHand()
         self.left: dict[str, dict[str, str]] = {}
         self.stuck: Mapping[str, str] = {}
         self.clock: SystemClock = SystemClock() if client is ClusterClient else Fast()
@@ -104,12 +105,8 @@ class Scene:
             Vacating(lambda node: self, self.clock, logging.getLogger("test")),
             self.clock,
             logging.getLogger("test"),
-            self,
+            self.lead,
         )
-
-    def is_current(self) -> bool:
-        """Return whether this replica leads. Called by the keeper."""
-        return self.leads
 
     async def vacate(self, devices: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return the kernels on devices that go. Called by the keeper as a node's agent."""
@@ -227,16 +224,20 @@ def test_a_replica_that_may_not_lead_makes_and_ends_no_holder(a_double: ApiDoubl
             before = scene.looks
             await until(lambda: scene.looks > before + 3)
 
-        scene.leads, scene.waiting = False, queue(100)
+        scene.lead.is_held, scene.waiting = False, queue(100)
         await looked_again()
         assert not scene.pods()
-        scene.leads = True
+        scene.lead.is_held = True
         await until(scene.pods)
         scene.hold(kernels=1)
-        scene.leads, scene.devices, scene.waiting = False, (device(scene.pods()[0]["metadata"]["name"], 0),), queue()
+        scene.lead.is_held, scene.devices, scene.waiting = (
+            False,
+            (device(scene.pods()[0]["metadata"]["name"], 0),),
+            queue(),
+        )
         await looked_again()
         assert all("deletionTimestamp" not in one["metadata"] for one in scene.pods())
-        scene.leads = True
+        scene.lead.is_held = True
         await until(lambda: all("deletionTimestamp" in one["metadata"] for one in scene.pods()))
 
     scene.run(act)

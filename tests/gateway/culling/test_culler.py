@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from lead_by_hand import LeadByHand
 
 from jupyter_aliquot.gateway.culling.culler import Culler
 from jupyter_aliquot.gateway.culling.policy import Policy
@@ -112,13 +113,6 @@ def node(busy_seconds: float, charged: int = 0) -> NodeView:
     }
     report = {"node": "n", "driver": "softgpu", "enforcer": "hook", "devices": [], "connections": 1}
     return NodeView(read_status({**report, "kernels": [kernel]}))
-
-
-class LeadByHand:
-    is_held = True
-
-    def is_current(self) -> bool:
-        return self.is_held
 
 
 def a_scene(metadata: dict[str, Any] | None = None) -> tuple[Clock, Kernels, Culler]:

@@ -6,6 +6,8 @@ import asyncio
 import logging
 from typing import Any
 
+from lead_by_hand import LeadByHand
+
 from jupyter_aliquot.gateway.culling.taken_gpus import WARNING_SECONDS, TakenGpus
 from jupyter_aliquot.provisioner.terminations import Asked, EndingCode
 
@@ -14,9 +16,9 @@ class Scene:
     """A clock, a kernel manager with two kernels, and a lead, all by hand."""
 
     def __init__(self) -> None:
-        self.seconds, self.leads = 1000.0, True
+        self.seconds, self.lead = 1000.0, LeadByHand()
         self.ended: dict[str, Asked] = {}
-        self.taken = TakenGpus(self, self, logging.getLogger("test"), self)
+        self.taken = TakenGpus(self, self, logging.getLogger("test"), self.lead)
 
     def now(self) -> float:
         return self.seconds
@@ -25,9 +27,6 @@ class Scene:
 
     async def sleep(self, seconds: float) -> None:
         raise AssertionError("its caller looks again")
-
-    def is_current(self) -> bool:
-        return self.leads
 
     def __contains__(self, kernel_id: Any) -> bool:
         return kernel_id in ("k1", "k2") and kernel_id not in self.ended
@@ -65,8 +64,8 @@ async def test_a_kernel_that_leaves_in_time_and_one_of_a_replica_without_the_lea
     scene = Scene()
     assert await scene.look(0, k1="busy", k2="busy") == {"k1", "k2"}
     assert await scene.look(WARNING_SECONDS / 2, k2="busy") == {"k2"}
-    scene.leads = False
+    scene.lead.is_held = False
     assert await scene.look(WARNING_SECONDS, k2="busy") == set()
-    scene.leads = True
+    scene.lead.is_held = True
     assert await scene.look(1, k2="busy") == {"k2"}, "its owner is warned anew"
     assert not scene.ended

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import pytest
+from lead_by_hand import LeadByHand
 from tornado.httpclient import HTTPClientError
 
 from jupyter_aliquot.gateway.kernels.services import KernelServices
@@ -219,14 +220,6 @@ async def test_a_recovered_process_of_root_is_not_started_again(a_gateway: Any, 
         await jp_fetch("api", "kernels", kernel["id"], "restart", method="POST", allow_nonstandard_methods=True)
     assert "this gateway runs as root" in (await get(jp_fetch, kernel["id"]))["reason"]
     assert not managed.has_kernel
-
-
-class LeadByHand:
-    def __init__(self, is_held: bool) -> None:
-        self.is_held = is_held
-
-    def is_current(self) -> bool:
-        return self.is_held
 
 
 @pytest.mark.parametrize("services", [KernelServices(lead=LeadByHand(True))], ids=["cut off later"])

@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import pytest
+from lead_by_hand import LeadByHand
 
 from jupyter_aliquot.gateway.culling.interception import GuardRules, InterceptionGuard
 from jupyter_aliquot.gateway.node.view import NodeView
@@ -111,12 +112,8 @@ async def test_kernels_with_processes_past_the_hook_are_ended_where_the_policy_s
 
 
 async def test_a_replica_that_may_not_lead_ends_no_kernel() -> None:
-    class NoLead:
-        def is_current(self) -> bool:
-            return False
-
     manager = Manager("k1")
-    guard = InterceptionGuard(manager, logging.getLogger("test"), lead=NoLead())
+    guard = InterceptionGuard(manager, logging.getLogger("test"), lead=LeadByHand(False))
     guard.check(node(kernel("k1", "alice", interception="failed: cuInit reached the driver")))
     await guard.stop()
     assert manager.kernels == {"k1"}
