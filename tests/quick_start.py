@@ -21,11 +21,11 @@ _PAGES = ("jupyterlab", "jupyter_lsp", "notebook_shim")
 WITHOUT_PAGES = f"--ServerApp.jpserver_extensions={dict.fromkeys(_PAGES, False)}"
 
 
-def program(module: str, *, with_lab: bool = False) -> str:
-    """Return the code that does the same as `python -m module`, for `python -c`."""
-    return _RUN.format(module=module, before=_NO_YARN if with_lab else "")
+def program(module: str, *, with_lab: bool = False, before: str = "") -> str:
+    """Return the code that does the same as `python -m module`, for `python -c`, after *before*."""
+    return _RUN.format(module=module, before=before + (_NO_YARN if with_lab else ""))
 
 
-def python_m(module: str, *words: str, with_lab: bool = False) -> list[str]:
-    """Return the command that does the same as `python -m module words`."""
-    return [sys.executable, "-c", program(module, with_lab=with_lab), *words]
+def python_m(module: str, *words: str, with_lab: bool = False, before: str = "") -> list[str]:
+    """Return the command that does the same as `python -m module words`, after *before*."""
+    return [sys.executable, "-c", program(module, with_lab=with_lab, before=before), *words]

@@ -80,6 +80,12 @@ class PodRun(threading.Thread):
         self._verdict = (reason, message)
         self._stopping.set()
 
+    def kill(self, name: str) -> None:
+        """Kill a container's processes. A sidecar starts again."""
+        for one in (*self._inits, *self._containers):
+            if one.name == name:
+                one.end(signal.SIGKILL)
+
     def run(self) -> None:
         """Called by Thread.start."""
         try:

@@ -294,13 +294,13 @@ def a_granted_kernel(an_agent: object, a_folder: Path, an_environment: dict[str,
 
 
 def start_server(
-    folder: Path, environment: dict[str, str], name: str, *options: str, has_devices: bool = True
+    folder: Path, environment: dict[str, str], name: str, *options: str, has_devices: bool = True, before: str = ""
 ) -> Server:
     """Start a user's own server: plain ``jupyter server``, Aliquot enabled by its installation.
 
-    *has_devices* False: no agent of its own machine will tell it any.
+    *has_devices* False: no agent of its own machine will tell it any. *before*: code that its process runs first.
     """
-    command = [*python_m("jupyter_server"), "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1"]
+    command = [*python_m("jupyter_server", before=before), "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1"]
     command += [WITHOUT_PAGES]
     command += [f"--port={free_port()}", "--ServerApp.port_retries=0"]
     command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={folder}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -90,11 +92,18 @@ class GpuNode:
         words += ["--kubelet", str(self.node.kubelet.folder), "--gateway", f"http://127.0.0.1:{self.cable.port}"]
         (folder / f"{name}.token").write_text(token_of(name))
         words += ["--token-file", str(folder / f"{name}.token"), "--log-file", str(folder / f"{name}.log")]
-        self.agent = warm_start.start(warm_start.AGENT, [*words, *options], env=environment)
+        self._start_agent = partial(warm_start.start, warm_start.AGENT, [*words, *options], env=environment)
+        self.agent = self._start_agent()
         if "--gpu-claims" in options:
             self.publish(double)
         elif "--hold-softgpu" in options:
             self.offer(1)
+
+    def replace_agent(self) -> None:
+        """Kill the agent, and start the next one."""
+        self.agent.kill()
+        self.agent.wait(30)
+        self.agent = self._start_agent()
 
     def publish(self, double: ApiDouble) -> None:
         """Publish the software GPU as NVIDIA's DRA driver does."""
@@ -140,18 +149,19 @@ class Ring:
             self.close()
             raise
 
-    def serve(self, *options: str, run: str = "run") -> Server:
-        """Start a gateway whose relays are in the folder *run*."""
+    def serve(self, *options: str, run: str = "run", before: str = "") -> Server:
+        """Start a gateway whose relays are in the folder *run*. *before*: code that its process runs first."""
         self._starts += 1
         told = [f"--config={self.folder / 'gateway.py'}", "--Aliquot.keep_kernels=always", *options]
         environment = {**self.environment, "ALIQUOT_RUNTIME_DIR": str(self.folder / run)}
-        return start_server(self.folder, environment, f"gateway{self._starts}", *told, has_devices=False)
+        name = f"gateway{self._starts}"
+        return start_server(self.folder, environment, name, *told, has_devices=False, before=before)
 
-    def restart(self, meanwhile: Callable[[], None] = lambda: None, *options: str) -> None:
+    def restart(self, meanwhile: Callable[[], None] = lambda: None, *options: str, before: str = "") -> None:
         """Stop the gateway, call *meanwhile*, and start another that the agents reach."""
         self.server.stop()
         meanwhile()
-        self.follow(self.serve(*options))
+        self.follow(self.serve(*options, before=before))
 
     def follow(self, server: Server) -> None:
         """Have the agents reach another gateway."""
@@ -168,14 +178,19 @@ class Ring:
             node.node.kubelet.amounts().get("aliquot.dev/kernel", (0, 0))[1] == 4 for node in self.nodes.values()
         )
 
-    def lose_gateways_machine(self) -> None:
+    def lose_gateways_machine(self, run: str = "run", state: str = "state") -> None:
         """Lose all that a stopped gateway left on its machine: relays, their folders, and its state."""
-        runtime = RuntimeDir(self.folder / "run")
-        host = int((runtime.path / "relay.lock").read_text().split()[0])
-        for pid in (host, *(relay.pid for relay in read_relay_records(runtime))):
-            os.kill(pid, signal.SIGKILL)
+        runtime = RuntimeDir(self.folder / run)
+        for pid in (*relay_hosts(runtime), *(relay.pid for relay in read_relay_records(runtime))):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         shutil.rmtree(runtime.path)
-        shutil.rmtree(self.folder / "state")
+        shutil.rmtree(self.folder / state)
+
+    @property
+    def runtime(self) -> RuntimeDir:
+        """The folder of the gateway's relays."""
+        return RuntimeDir(self.folder / "run")
 
     def granted(self) -> set[str]:
         """Return the kernels that have grants at the nodes' agents."""
@@ -212,6 +227,12 @@ class Ring:
         self.server.stop()
         for node in self.nodes.values():
             node.close()
+
+
+def relay_hosts(runtime: RuntimeDir) -> list[int]:
+    """Return the pid of a folder's relay host, if one was started there."""
+    lock = runtime.relay_lock
+    return [int(lock.read_text().split()[0])] if lock.exists() else []
 
 
 def port_of(server: Server) -> int:

@@ -8,64 +8,18 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from ten_points import ENDS, RESTARTS, STARTS, Point
 
-# `aliquot serve`, whose process kills itself right before the nth call of a named method.
+# `aliquot serve`, which dies at a point.
 PROGRAM = """
-import os, signal, sys
+import sys
 from jupyter_aliquot.gateway.serverapp.app import GatewayServerApp
-from {module} import {owner} as owner
-
-real, calls = owner.{method}, []
-
-def dying(self, *args, **kwargs):
-    matches = {condition}
-    calls.extend([1] if matches else [])
-    if matches and len(calls) == {call}:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return real(self, *args, **kwargs)
-
-owner.{method} = dying
+{code}
 GatewayServerApp.launch_instance(argv=sys.argv[1:])
 """
-
-
-@dataclass(frozen=True)
-class Point:
-    """The call before which the gateway dies; ``condition`` is about ``args`` and ``kwargs``."""
-
-    module: str
-    owner: str
-    method: str
-    condition: str = "True"
-    call: int = 1
-
-    @property
-    def program(self) -> str:
-        return PROGRAM.format(**vars(self))
-
-
-KERNEL, RECORDS = "jupyter_aliquot.gateway.kernels.kernel", "jupyter_aliquot.gateway.state.records"
-PROVISIONER = "jupyter_aliquot.provisioner.provisioner"
-STARTS = {
-    "granted, not launched": Point(KERNEL, "ManagedKernel", "_async_pre_start_kernel"),
-    "relay started, kernel not spawned": Point(PROVISIONER, "AliquotProvisioner", "launch_kernel"),
-    "kernel spawned, not bound": Point(PROVISIONER, "AliquotProvisioner", "_bind"),
-    "bound, not noted as running": Point(KERNEL, "ManagedKernel", "note", "args[0].value == 'running'"),
-    "just bound, ready not set": Point(KERNEL, "ManagedKernel", "_async_post_start_kernel"),
-}
-RESTARTS = {
-    "asked to restart, still running": Point(KERNEL, "ManagedKernel", "stop_restarter"),
-    "ended for its restart, not started": Point(PROVISIONER, "AliquotProvisioner", "launch_kernel", call=2),
-}
-ENDS = {
-    "asked to end, still running": Point(KERNEL, "ManagedKernel", "withdraw"),
-    "process ended, relay not": Point(PROVISIONER, "AliquotProvisioner", "_let_go"),
-    "ended, record not removed": Point(RECORDS, "KernelRecords", "remove"),
-}
 
 
 @pytest.fixture
@@ -108,7 +62,7 @@ def killed(gateway: Any) -> None:
 def test_a_start_that_was_answered_is_finished(
     point: Point, a_node: Any, open_tab: Any, settled: Any, eventually: Callable[..., Any]
 ) -> None:
-    gateway = a_node.serve(program=point.program).wait_until_up()
+    gateway = a_node.serve(program=PROGRAM.format(code=point.code)).wait_until_up()
     kernel_id = gateway.start_kernel("python3.gpu-0.25")
     killed(gateway)
     after = a_node.succeed(gateway)
@@ -124,7 +78,7 @@ def test_a_start_that_was_answered_is_finished(
 def test_a_restart_that_was_asked_for_leaves_a_kernel_that_works(
     point: Point, a_node: Any, open_tab: Any, settled: Any
 ) -> None:
-    gateway = a_node.serve(program=point.program).wait_until_up()
+    gateway = a_node.serve(program=PROGRAM.format(code=point.code)).wait_until_up()
     kernel_id = gateway.start_kernel("python3.gpu-0.25")
     tab = open_tab(gateway, kernel_id)
     assert tab.run("x = 1; print(x)") == "1"
@@ -138,7 +92,7 @@ def test_a_restart_that_was_asked_for_leaves_a_kernel_that_works(
 
 @pytest.mark.parametrize("point", ENDS.values(), ids=ENDS)
 def test_an_end_that_was_asked_for_is_finished(point: Point, a_node: Any, open_tab: Any, settled: Any) -> None:
-    gateway = a_node.serve(program=point.program).wait_until_up()
+    gateway = a_node.serve(program=PROGRAM.format(code=point.code)).wait_until_up()
     kernel_id = gateway.start_kernel("python3.gpu-0.25")
     assert open_tab(gateway, kernel_id).run("print(1)") == "1"
     with pytest.raises(OSError):  # noqa: PT011 (it dies over it)
