@@ -1,6 +1,6 @@
 """Jupyter's own test suites, run as their projects run them.
 
-Once plain, and once with our provisioner and relays below.
+Once plain, and then with our provisioner and relays below, whose kernels are processes or pods.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
@@ -40,38 +40,53 @@ class Suite:
         return UPSTREAM / f"{self.package}-{version(self.package)}"
 
 
+@dataclass(frozen=True)
+class Below:
+    """What runs below a suite: plugins of pytest, and variables."""
+
+    plugins: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+PLAIN = Below()
+RELAYS = Below(environment={"JUPYTER_DEFAULT_PROVISIONER_NAME": "aliquot"})
+
+
 class Upstream:
     """Runs suites in a home of their own."""
 
     def __init__(self, home: Path, runtime: RuntimeDir) -> None:
         self.runtime = runtime
         self._home = home
+        self.log = home  # of the last run
 
-    def run(self, suite: Suite, *, ours: bool) -> dict[str, str]:
+    def run(self, suite: Suite, below: Below) -> dict[str, str]:
         """Return each test's outcome by its name: passed, failed or skipped."""
         if not suite.folder.is_dir() or not (UPSTREAM / "packages").is_dir():
             pytest.skip(f"{suite.folder.name} is not in build/upstream: tools/fetch-upstream-tests (or make soak)")
         report = self._home / f"report-{time.monotonic_ns()}.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=120", "-o", "log_cli=0"]
         command += ["-W", _TORNADO, f"--junit-xml={report}", *suite.tests]
+        command += [word for plugin in below.plugins for word in ("-p", plugin)]
         with open(report.with_suffix(".log"), "wb") as log:
-            environment = self._environment(ours)
+            environment = self._environment(below)
             subprocess.run(
                 command, cwd=suite.folder, env=environment, stdout=log, stderr=log, timeout=suite.seconds, check=False
             )
         assert report.exists(), report.with_suffix(".log").read_text()[-3000:]
+        self.log = report.with_suffix(".log")
         return _outcomes(report)
 
-    def _environment(self, ours: bool) -> dict[str, str]:
+    def _environment(self, below: Below) -> dict[str, str]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "JPY"))}
         environment |= {
-            "PYTHONPATH": os.fspath(UPSTREAM / "packages"),
+            "PYTHONPATH": os.pathsep.join(map(os.fspath, (UPSTREAM / "packages", Path(__file__).parent))),
             "HOME": os.fspath(self._home),
             "IPYTHONDIR": os.fspath(self._home / "ipython"),
             "ALIQUOT_RUNTIME_DIR": os.fspath(self.runtime.path),
             "JUPYTER_PLATFORM_DIRS": "1",
         }
-        return environment | ({"JUPYTER_DEFAULT_PROVISIONER_NAME": "aliquot"} if ours else {})
+        return environment | below.environment
 
     def relays_left(self, within_seconds: float = 15.0) -> list[Path]:
         """Return relays that did not end in time with their kernel and its owner."""
@@ -110,3 +125,20 @@ def upstream(tmp_path: Path) -> Iterator[Upstream]:
     yield upstream
     upstream.end()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def pods() -> Iterator[Below]:
+    """A cluster of one node whose agent has a software GPU, and kernels that run there as pods."""
+    from tests.system.conftest import wait_until
+    from tests.system.pods.conftest import GpuNode, a_cluster
+
+    with a_cluster() as (double, folder, environment):
+        # No gateway that it could dial: the plugin asks the agent at its socket.
+        node = GpuNode(double, "gpu-a", folder, environment, 9, "--kernel-slots", "64", "--softgpu-memory", "64GiB")
+        try:
+            wait_until(lambda: node.node.kubelet.amounts().get("aliquot.dev/kernel", (0, 0))[1])
+            told = {"KUBECONFIG": environment["KUBECONFIG"], "ALIQUOT_TEST_NODE": str(node.run_dir)}
+            yield Below(("pods_plugin",), {**RELAYS.environment, **told})
+        finally:
+            node.close()

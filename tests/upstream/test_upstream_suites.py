@@ -1,17 +1,19 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from typing import Any
 
 import pytest
 
-from .conftest import Suite
+from .conftest import PLAIN, RELAYS, Below, Suite
 
 SOAK = int(os.environ.get("ALIQUOT_SOAK", "1"))
 SHORT = Suite("jupyter_kernel_test", ("test_ipykernel.py",), 300)
+SERVER = Suite("jupyter_server", ("tests/services/kernels", "tests/services/sessions"), 1500)
 LONG = (
     Suite("nbclient", ("tests/test_client.py",), 900),
-    Suite("jupyter_server", ("tests/services/kernels", "tests/services/sessions"), 1500),
+    SERVER,
 )
 
 
@@ -19,15 +21,28 @@ LONG = (
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("suite", [SHORT, *(LONG if SOAK > 1 else ())], ids=lambda suite: suite.package)
 def test_what_passes_plain_passes_on_relays(suite: Suite, upstream: Any) -> None:
-    plain = upstream.run(suite, ours=False)
-    ours = upstream.run(suite, ours=True)
-    assert plain.keys() == ours.keys()
-    assert "passed" in plain.values()
-    broken = {name for name, outcome in ours.items() if outcome == "failed" and plain[name] != "failed"}
-    # Some of these tests fail now and then without us, too: a test that failed once has to fail
-    # twice.
-    again = upstream.run(suite, ours=True) if broken else {}
-    assert {name for name in broken if again[name] == "failed"} == set()
+    assert broken(suite, upstream, RELAYS) == set()
     # Tests of nbclient leave kernels that only the end of their process ends; their relays end a
     # moment after it.
     assert upstream.relays_left() == []
+
+
+@pytest.mark.soak(alone="runs a test suite of Jupyter")
+@pytest.mark.timeout(3600)
+def test_what_passes_plain_passes_as_pods(upstream: Any, pods: Any) -> None:
+    assert broken(SERVER, upstream, pods) == set()
+    assert upstream.relays_left() == []
+
+
+def broken(suite: Suite, upstream: Any, below: Below) -> set[str]:
+    """Return the tests that fail on what is below, and pass plain."""
+    plain = upstream.run(suite, PLAIN)
+    ours = upstream.run(suite, below)
+    print(suite.package, Counter(plain.values()), Counter(ours.values()))
+    assert plain.keys() == ours.keys()
+    assert "passed" in plain.values()
+    found = {name for name, outcome in ours.items() if outcome == "failed" and plain[name] != "failed"}
+    # Some of these tests fail now and then without us, too: a test that failed once has to fail
+    # twice.
+    again = upstream.run(suite, below) if found else {}
+    return {name for name in found if again[name] == "failed"}

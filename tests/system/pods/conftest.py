@@ -248,15 +248,12 @@ def the_ring() -> Iterator[Ring]:
 
 
 @contextmanager
-def a_ring(configuration: str = "", *agent_options: str) -> Iterator[Ring]:
-    """Run a cluster and its gateway, with this configuration beside the usual one. The benchmark uses it, too."""
+def a_cluster(*others: tuple[str, str]) -> Iterator[tuple[ApiDouble, Path, dict[str, str]]]:
+    """Run a cluster without nodes; give its folder, and the environment of a gateway. *others*: more permissions."""
     folder = Path(tempfile.mkdtemp(prefix="aqs-", dir="/tmp"))
     double = ApiDouble()
     double.allowed = [(verb, one.resource) for one in PERMISSIONS for verb in one.verbs]
-    if "device_class" in configuration:
-        double.allowed.append(("create", "resourceclaims"))  # as the overlays grant
-    if "'kai'" in configuration:
-        double.allowed += [("create", "podgroups"), ("patch", "podgroups")]
+    double.allowed += others
     user = {"name": "gateway", "user": {}}
     cluster = {"name": "double", "cluster": {"server": double.url}}
     context = {"name": "here", "context": {"cluster": "double", "user": "gateway"}}
@@ -264,11 +261,6 @@ def a_ring(configuration: str = "", *agent_options: str) -> Iterator[Ring]:
     (folder / "kubeconfig").write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **told}))
     double.reviews.tokens = {token_of(name): review_of(name) for name in NODES}
     double.store.create(RESOURCES["deployments"], "default", {"metadata": {"name": "aliquot-gateway"}})
-    (folder / "token").write_text("a-token-of-agents-of-this-test\n")
-    known = [f"{name} {token_of(name)}\n" for name in NODES]
-    (folder / "tokens").write_text("".join([(folder / "token").read_text(), *known]))
-    paths = {"token": str(folder / "tokens"), "state": str(folder / "state")}
-    (folder / "gateway.py").write_text(CONFIGURATION.format(**paths) + configuration)
     environment = {
         **os.environ,
         "KUBECONFIG": str(folder / "kubeconfig"),
@@ -278,10 +270,24 @@ def a_ring(configuration: str = "", *agent_options: str) -> Iterator[Ring]:
         "IPYTHONDIR": str(folder / "ipython"),
     }
     with ControlDouble(double.url):
+        yield double, folder, environment
+    double.close()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def a_ring(configuration: str = "", *agent_options: str) -> Iterator[Ring]:
+    """Run a cluster and its gateway, with this configuration beside the usual one. The benchmark uses it, too."""
+    claims = [("create", "resourceclaims")] if "device_class" in configuration else []  # as the overlays grant
+    groups = [("create", "podgroups"), ("patch", "podgroups")] if "'kai'" in configuration else []
+    with a_cluster(*claims, *groups) as (double, folder, environment):
+        (folder / "token").write_text("a-token-of-agents-of-this-test\n")
+        known = [f"{name} {token_of(name)}\n" for name in NODES]
+        (folder / "tokens").write_text("".join([(folder / "token").read_text(), *known]))
+        paths = {"token": str(folder / "tokens"), "state": str(folder / "state")}
+        (folder / "gateway.py").write_text(CONFIGURATION.format(**paths) + configuration)
         ring = Ring(folder, environment, double, agent_options)
         try:
             yield ring
         finally:
             ring.close()
-    double.close()
-    shutil.rmtree(folder, ignore_errors=True)

@@ -41,7 +41,14 @@ def kill_relay_host(ring: Ring, kernel: Kernel) -> None:
 
 
 def kill_sidecar(ring: Ring, kernel: Kernel) -> None:
+    tunnels = tunnels_made(ring, kernel)
     node_of(ring, kernel).node.run_of(kernel_pod_name(kernel.id)).kill(RELAY_CONTAINER)
+    # A request that is on its way just then is lost.
+    wait_until(lambda: tunnels_made(ring, kernel) > tunnels)
+
+
+def tunnels_made(ring: Ring, kernel: Kernel) -> int:
+    return ring.server.log.read_text().count(f"kernel={kernel.id} tunnel=up")
 
 
 def kill_agent(ring: Ring, kernel: Kernel) -> None:
