@@ -42,7 +42,7 @@ class Suite:
 
 @dataclass(frozen=True)
 class Below:
-    """What runs below a suite: plugins of pytest, and variables."""
+    """The plugins of pytest and the variables below a suite."""
 
     plugins: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
