@@ -6,6 +6,7 @@ Pure: this module starts nothing and looks nothing up.
 from __future__ import annotations
 
 import os
+import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ from .resources import Grant
 
 KERNEL_ID_VARIABLE = "ALIQUOT_KERNEL_ID"
 _PREPEND = "_PREPEND"
+_DRIVER, _SOFTGPU = "ALIQUOT_REAL_CUDA", "ALIQUOT_SOFTGPU_"
+_LIBRARIES = "LD_LIBRARY_PATH"
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,21 @@ def add_grant(env: Mapping[str, str], grant: Grant) -> dict[str, str]:
         else:
             result[name] = value
     return result
+
+
+def add_own_driver(env: Mapping[str, str], grant: Grant, folder: str) -> dict[str, str]:
+    """Return the environment with the libcuda of an image's own folder below the hook, for a newer CUDA.
+
+    ``folder`` empty: the image has none. A software GPU keeps its own. The hook's folder stays first on
+    the loader's path.
+    """
+    names = dict(grant.env)
+    if not folder or _DRIVER not in names or any(name.startswith(_SOFTGPU) for name in names):
+        return dict(env)
+    first = names.get(_LIBRARIES + _PREPEND, "")
+    path = _prepend(folder, env.get(_LIBRARIES, ""))  # libcuda finds its compiler beside it
+    path = _prepend(first, path) if first else path
+    return {**env, _LIBRARIES: path, _DRIVER: posixpath.join(folder, "libcuda.so.1")}
 
 
 def _prepend(first: str, rest: str) -> str:

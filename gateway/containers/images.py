@@ -216,6 +216,7 @@ def _read_container(entry: Entry, base: BaseSpec) -> ContainerPlan:
             network=entry.text("network", "none"),
             env=base.env,
             read_only_root=entry.flag("read_only_root", True),
+            cuda_compat=entry.text("cuda_compat", ""),
         )
     except ValueError:
         choices = ", ".join(pull.value for pull in Pull)

@@ -121,7 +121,8 @@ class ContainerPlan:
     ``user`` is ``uid:gid``, empty for the image's own; ``groups`` are further groups of that user.
     ``userns`` is empty for the engine's.
     ``env`` also holds what the kernelspec sets: a container gets nothing of the gateway's own
-    environment.
+    environment. ``cuda_compat`` is the folder of the image's own libcuda, for a newer CUDA than the
+    node's driver supports; empty: the image's label.
     """
 
     image: str
@@ -137,6 +138,7 @@ class ContainerPlan:
     workdir: str = ""
     labels: tuple[tuple[str, str], ...] = ()
     groups: tuple[int, ...] = ()
+    cuda_compat: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pull", _pull(self.pull))
@@ -144,11 +146,13 @@ class ContainerPlan:
         _check_user(self.user, self.userns)
         _check_network(self.network)
         _check_mounts(self.mounts)
-        for what, path in (("home", self.home), ("workdir", self.workdir)):
+        for what, path in (("home", self.home), ("workdir", self.workdir), ("cuda_compat", self.cuda_compat)):
             if path and (not path.startswith("/") or posixpath.normpath(path) != path or _is_odd(path)):
                 raise RequestError(
                     f"The {what} {path!r} of a container is not a plain absolute path. Write it from / on"
                 )
+        if ":" in self.cuda_compat:
+            raise RequestError(f"The cuda_compat {self.cuda_compat!r} is not one folder. Write one, without a colon")
         for name, _ in self.env:
             if not _ENV_NAME.fullmatch(name):
                 raise RequestError(f"The environment variable {name!r} has no valid name. Use letters, digits and _")

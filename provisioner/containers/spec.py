@@ -14,7 +14,7 @@ from typing import Any
 
 from jupyter_aliquot.provisioner.errors import LaunchError
 from jupyter_aliquot.provisioner.framework_defaults import with_framework_defaults
-from jupyter_aliquot.provisioner.launch_spec import KERNEL_ID_VARIABLE, add_grant
+from jupyter_aliquot.provisioner.launch_spec import KERNEL_ID_VARIABLE, add_grant, add_own_driver
 from jupyter_aliquot.provisioner.resources import Grant
 
 from .cdi import Edits
@@ -29,7 +29,6 @@ CUDA_COMPAT_LABEL = f"{LABEL_PREFIX}cuda-compat"  # the folder of its own libcud
 RUNTIME_DIR_LABEL = f"{LABEL_PREFIX}runtime-dir"
 
 _CHEAP_AUDIT = (2, 35)
-_DRIVER, _SOFTGPU = "ALIQUOT_REAL_CUDA", "ALIQUOT_SOFTGPU_"
 _NO_HOME = "/home/kernel"
 # PyTorch and Numba compile programs there and run them. So not noexec, the engines' default.
 _TMPFS = "rw,exec,nosuid,nodev,mode=1777"
@@ -44,6 +43,11 @@ class ImageFacts:
     entrypoint: tuple[str, ...] = ()
     glibc: str = ""
     cuda_compat: str = ""
+
+    @property
+    def compat_folder(self) -> str:
+        """Return the folder of the image's own libcuda; empty without a label, and for one that is no path."""
+        return self.cuda_compat if self.cuda_compat.startswith("/") and ":" not in self.cuda_compat else ""
 
     @property
     def may_audit(self) -> bool:
@@ -201,21 +205,9 @@ def _env(
         own.pop(name.removesuffix("_PREPEND"), None)  # the gateway's machine set it
     env = {**dict(image.env), "HOME": home, **own, **dict(plan.env), **dict(devices.edits.env)}
     if grant is not None:
-        compat = _compat_folder(image, grant)
-        if compat:  # libcuda finds its compiler beside it
-            env["LD_LIBRARY_PATH"] = ":".join(filter(None, (compat, env.get("LD_LIBRARY_PATH"))))
         env = add_grant(with_framework_defaults(env), grant if image.may_audit else _without_audit(grant))
-        if compat:
-            env[_DRIVER] = posixpath.join(compat, "libcuda.so.1")
+        env = add_own_driver(env, grant, plan.cuda_compat or image.compat_folder)
     return {**env, KERNEL_ID_VARIABLE: launch.kernel_id}
-
-
-def _compat_folder(image: ImageFacts, grant: Grant) -> str:
-    """Return the folder of the image's own libcuda, if the image names one and the node has NVIDIA's driver."""
-    names = dict(grant.env)
-    is_nvidia = _DRIVER in names and not any(name.startswith(_SOFTGPU) for name in names)
-    is_folder = image.cuda_compat.startswith("/") and ":" not in image.cuda_compat
-    return image.cuda_compat if is_nvidia and is_folder else ""
 
 
 def _without_audit(grant: Grant) -> Grant:

@@ -10,6 +10,7 @@ import os
 from typing import Any
 
 from jupyter_aliquot.provisioner.errors import RequestError
+from jupyter_aliquot.provisioner.launch_spec import add_own_driver
 from jupyter_aliquot.provisioner.resources import Grant
 
 from .holding.claims import with_claims
@@ -32,13 +33,15 @@ _OF_THE_PLUGIN = ("ALIQUOT_KERNEL_DIR", "ALIQUOT_REAL_CUDA", "ALIQUOT_REAL_NVML"
 _NO_DEVICES = {"NVIDIA_VISIBLE_DEVICES": "void"}
 
 
-def granted_environment(grant: Grant) -> tuple[tuple[str, str], ...]:
+def granted_environment(grant: Grant, cuda_compat: str = "") -> tuple[tuple[str, str], ...]:
     """Return the variables that a kernel's pod sets for its grant.
 
     The node's device plugin sets the others: paths of the node, the kernel's socket among them. A
-    pod's own variables would win over them.
+    pod's own variables would win over them, as they do for the image's own libcuda in the folder
+    ``cuda_compat``.
     """
-    return tuple((name, value) for name, value in grant.env if name not in _OF_THE_PLUGIN and "_PREPEND" not in name)
+    own = {name: value for name, value in grant.env if name not in _OF_THE_PLUGIN and "_PREPEND" not in name}
+    return tuple(add_own_driver(own, grant, cuda_compat).items())
 
 
 def kernel_pod_name(kernel_id: str) -> str:

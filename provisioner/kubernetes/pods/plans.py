@@ -60,7 +60,7 @@ def pod_plan(launch: Launch, plan: ContainerPlan, grant: Grant, settings: PodSet
         gid=int(gid or settings.gid(grant.owner)),
         fs_gid=settings.fs_gid(grant.owner),
         groups=settings.groups,
-        env=tuple({"HOME": home, **dict(plan.env), **dict(granted_environment(grant))}.items()),
+        env=tuple({"HOME": home, **dict(plan.env), **dict(granted_environment(grant, plan.cuda_compat))}.items()),
         cwd=plan.workdir or home,
         cpus=plan.limits.cpus,
         memory=plan.limits.memory,

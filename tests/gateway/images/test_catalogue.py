@@ -90,6 +90,8 @@ def test_an_entry_is_read_into_the_plan_of_its_container() -> None:
         True,
     )
     assert image.limits == ContainerLimits(memory=Bytes(8 << 30), cpus=2, pids=200)
+    compat = "/usr/local/cuda/compat"
+    assert read_image({**PYTORCH, "cuda_compat": compat}).container.cuda_compat == compat
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,8 @@ def test_a_plan_of_an_image_alone_is_hardened() -> None:
         ({"network": ""}, "shared"),
         ({"home": "home/alice"}, "absolute path"),
         ({"workdir": "/home/../etc"}, "absolute path"),
+        ({"cuda_compat": "cuda/compat"}, "absolute path"),
+        ({"cuda_compat": "/cuda:/compat"}, "not one folder"),
         ({"env": (("A=B", "1"),)}, "letters, digits"),
         ({"labels": (("aliquot.dev/owner", "bob"),)}, "Aliquot writes"),
         ({"mounts": (Mount("/a", "/data"), Mount("/b", "/data"))}, "one place holds one"),

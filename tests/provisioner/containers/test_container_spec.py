@@ -99,6 +99,13 @@ def test_the_hook_stands_over_the_libcuda_that_the_image_names(compat: str, want
     assert env["LD_LIBRARY_PATH"].split(":") == folders
 
 
+def test_the_catalogue_names_the_libcuda_before_the_image_does() -> None:
+    plan = ContainerPlan("pytorch:2.11", cuda_compat="/opt/compat")
+    env = env_of(spec(plan=plan, grant=nvidia_grant(), image=ImageFacts(cuda_compat=COMPAT)))
+    assert env["ALIQUOT_REAL_CUDA"] == "/opt/compat/libcuda.so.1"
+    assert env["LD_LIBRARY_PATH"] == f"{LIB}/shim:/opt/compat"
+
+
 def test_an_images_libcuda_does_not_take_the_place_of_the_software_gpu() -> None:
     grant = replace(A_GRANT, env=(*A_GRANT.env, ("ALIQUOT_REAL_CUDA", f"{LIB}/softgpu/libcuda.so.1")))
     env = env_of(spec(grant=grant, image=ImageFacts(cuda_compat=COMPAT)))

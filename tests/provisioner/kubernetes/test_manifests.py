@@ -12,11 +12,11 @@ import yaml
 
 from jupyter_aliquot.provisioner.errors import RequestError
 from jupyter_aliquot.provisioner.kubernetes.holding.holders import PlainQueueing, Pool, holder_pod
-from jupyter_aliquot.provisioner.kubernetes.kernel_pod import kernel_pod
+from jupyter_aliquot.provisioner.kubernetes.kernel_pod import granted_environment, kernel_pod
 from jupyter_aliquot.provisioner.kubernetes.objects import object_name
 from jupyter_aliquot.provisioner.kubernetes.settings import Cluster, PodPlan, Volume
 
-from .manifests import CLUSTER, GOLDEN, KEYS, PLAN, POOL, RECORD, manifests, written
+from .manifests import CLUSTER, GOLDEN, GRANT, KEYS, PLAN, POOL, RECORD, manifests, written
 
 MANIFESTS = manifests()
 OLDEST = (1, 34)
@@ -82,6 +82,35 @@ def test_a_kernel_pod_asks_for_no_gpu_and_shows_none_to_nvidias_runtime() -> Non
     assert not any("nvidia.com" in name for name in kernel["resources"]["limits"])
     env = {one["name"]: one["value"] for one in kernel["env"]}
     assert env["NVIDIA_VISIBLE_DEVICES"] == "void", "whatever the plan and the image say"
+
+
+_NODE_PATHS = (
+    ("LD_LIBRARY_PATH_PREPEND", "/var/lib/aliquot/libraries/0a1b/shim"),
+    ("ALIQUOT_REAL_CUDA", "/usr/lib/x86_64-linux-gnu/libcuda.so.1"),
+    ("ALIQUOT_KERNEL_DIR", "/run/aliquot/kernels/k"),
+)
+
+
+@pytest.mark.parametrize(
+    ("env", "folder", "want"),
+    [
+        (_NODE_PATHS, "", {}),
+        (
+            _NODE_PATHS,
+            "/usr/local/cuda/compat",
+            {
+                "ALIQUOT_REAL_CUDA": "/usr/local/cuda/compat/libcuda.so.1",
+                "LD_LIBRARY_PATH": "/var/lib/aliquot/libraries/0a1b/shim:/usr/local/cuda/compat",
+            },
+        ),
+        ((*_NODE_PATHS, ("ALIQUOT_SOFTGPU_STATE", "s")), "/compat", {"ALIQUOT_SOFTGPU_STATE": "s"}),
+    ],
+    ids=["the node's", "the image's own", "a software GPU"],
+)
+def test_a_pod_sets_the_libcuda_that_the_catalogue_names_and_leaves_the_rest_to_the_plugin(
+    env: tuple[tuple[str, str], ...], folder: str, want: dict[str, str]
+) -> None:
+    assert dict(granted_environment(replace(GRANT, env=env), folder)) == want
 
 
 def test_a_holder_asks_for_one_whole_gpu_and_hardly_any_cpu() -> None:
