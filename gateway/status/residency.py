@@ -115,10 +115,11 @@ def over_limit_bytes(devices: Iterable[KernelDevice]) -> int:
 
 
 def waiting_text(residency: ResidencyStatus | None) -> str | None:
-    """Return a sentence for users that wait for the kernel's memory; None if it does not wait."""
+    """Return a sentence for users that wait for the kernel's memory, or for its swap-out; None if none does."""
     waits = None if residency is None else residency.waits
     if waits is None:
-        return None
+        pending = None if residency is None else residency.swap_out_waits_for
+        return None if pending is None else f"is to be swapped out: waits for {pending}"
     told = f"waiting {waits.seconds:.0f} s for GPU memory: {waits.reason or 'no room yet'}"
     if waits.before:
         told += f"; {waits.before} ahead"
@@ -144,6 +145,8 @@ def residency_text(known: KernelStatus) -> str:
         seconds = residency.restore_seconds
         told = "" if seconds is None else f" (about {max(1, math.ceil(seconds))} s to restore)"
         return f"{state} {Bytes(residency.swapped_bytes)}{told}"
+    if residency.swap_out_waits_for is not None:
+        return f"{state}, to be swapped out: waits for {residency.swap_out_waits_for}"
     if residency.obstacle:
         return f"{state}, not swappable: {residency.obstacle}"
     return f"{state}, never swapped" if residency.mode == "off" or residency.mode_reason else state

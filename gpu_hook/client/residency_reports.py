@@ -57,6 +57,7 @@ class ResidencyStatus:
     ``state`` is a word of the table in docs/reference/kernel-life.md. ``mode_reason`` says why it
     can never be swapped; it is empty where it can. ``refusal`` says why its last swap failed.
     ``left_for`` says why it was last taken out, by a word of docs/reference/agent-protocol.md.
+    ``swap_out_waits_for``: what a swap-out that a user requested waits for; None: none is to come.
     ``restore_seconds``: how long a cell would wait for its memory, of a kernel that is out.
     ``since`` and ``idle_since`` are in seconds since the epoch. ``is_busy``: a cell, a call or the
     device works for it.
@@ -80,6 +81,7 @@ class ResidencyStatus:
     moving: Moving | None = None
     left_for: str | None = None
     restore_seconds: float | None = None
+    swap_out_waits_for: str | None = None
 
     @property
     def obstacle(self) -> str:
@@ -174,7 +176,8 @@ def read_residency(report: Mapping[str, Any] | None) -> ResidencyStatus | None:
         return None
     refusal, lease, since, waits = (report.get(name) for name in ("refusal", "lease", "since", "waits"))
     idle_since, moving, left_for = (report.get(name) for name in ("idle_since", "moving", "left_for"))
-    restore = report.get("restore_seconds")  # an earlier agent does not report it
+    # an earlier agent does not report these
+    restore, pending = report.get("restore_seconds"), report.get("swap_out_waits_for")
     made = ResidencyStatus(
         state=str(report["state"]),
         mode=str(report["mode"]),
@@ -195,6 +198,7 @@ def read_residency(report: Mapping[str, Any] | None) -> ResidencyStatus | None:
         is_busy=_is_busy(report),
         left_for=None if left_for is None else str(left_for),
         restore_seconds=None if restore is None else float(restore),
+        swap_out_waits_for=None if pending is None else str(pending),
         moving=None if moving is None else checked(Moving(int(moving["done_bytes"]), int(moving["total_bytes"]))),
     )
     return checked(made)

@@ -65,6 +65,7 @@ class LeaseKeeper:
         self._vacated: frozenset[str] = frozenset()  # devices that go to programs of others
         self._records: dict[str, LeaseRecord] = {}
         self._waits: dict[str, Wait] = {}
+        self._kept: dict[str, Reason] = {}  # of the last decision
         # kernel -> since when other processes seem to hold the room that it wants
         self._doubts: dict[str, float] = {}
         self._told: dict[str, tuple[object, float]] = {}  # kernel -> its last report, and when
@@ -180,6 +181,11 @@ class LeaseKeeper:
         """Return the kernel's wait, as of the last decision."""
         return self._waits.get(kernel_id)
 
+    def why_asked_out_waits(self, kernel_id: str) -> str | None:
+        """Return what a user's request to swap the kernel out waits for; None: there is none, or it moves."""
+        record = self._records.get(kernel_id)
+        return None if record is None else record.why_asked_out_waits(self._kept.get(kernel_id))
+
     def restore_seconds(self, kernel_id: str) -> float | None:
         """Return how long a cell of this kernel would wait for its memory; None: it is not out, or unknown."""
         if self._restores is None:
@@ -240,6 +246,7 @@ class LeaseKeeper:
         views = [record.view(now) for record in self._records.values()]
         self._views, self._restores = views, None
         decision = decide(self.room.views(), views, now.monotonic, self._policy, self._host_room())
+        self._kept = dict(decision.kept)
         self._carry_out(decision)
         self._finish_evictions(now.monotonic)
         self._save_the_quiet(now.monotonic)
@@ -426,7 +433,7 @@ class LeaseKeeper:
     def _tell_change(self, record: LeaseRecord, now: float) -> None:
         kernel_id = record.kernel.kernel_id
         wait = self._waits.get(kernel_id)
-        shown = None if wait is None else replace(wait, expected_seconds=None)
+        shown = (None if wait is None else replace(wait, expected_seconds=None), self.why_asked_out_waits(kernel_id))
         known, told_at = self._told.get(kernel_id, (None, 0.0))
         # The answer of a process that was silent for long changes no state: an evicted kernel is looked at again.
         is_watched = wait is not None or record.is_evicted

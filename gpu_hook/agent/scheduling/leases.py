@@ -80,6 +80,7 @@ class _Round:
         self._ins: list[str] = []
         self._grown: list[str] = []
         self._waits: list[Wait] = []
+        self._kept: list[tuple[str, Reason]] = []
         self._look_at = NEVER
         # device -> the kernels that wait for its room, in order
         self._claims: dict[str, list[str]] = {}
@@ -95,9 +96,24 @@ class _Round:
             self._serve(kernel)
         asked = (k for k in self._kernels if k.is_asked_out and not k.want and k.state is State.RESIDENT)
         for kernel in asked:
-            if self._victims.take(kernel) and self._links.take_out(kernel)[0]:
-                self._outs.append(Out(kernel.kernel_id, ""))
-        return Decision(tuple(self._outs), tuple(self._ins), tuple(self._grown), tuple(self._waits), self._look_at)
+            self._take_asked(kernel)
+        return Decision(
+            tuple(self._outs),
+            tuple(self._ins),
+            tuple(self._grown),
+            tuple(self._waits),
+            tuple(self._kept),
+            self._look_at,
+        )
+
+    def _take_asked(self, kernel: KernelView) -> None:
+        if not self._victims.take(kernel):
+            if self._victims.lacks_host(kernel):
+                self._kept.append((kernel.kernel_id, Reason.HOST))
+        elif self._links.take_out(kernel)[0]:
+            self._outs.append(Out(kernel.kernel_id, ""))
+        else:
+            self._kept.append((kernel.kernel_id, Reason.LINK))
 
     def _enter(self) -> None:
         """Enter the room that is held and promised, and the moves under way.

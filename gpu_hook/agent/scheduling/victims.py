@@ -66,6 +66,11 @@ class Victims:
         self._book(kernel)
         return True
 
+    def lacks_host(self, kernel: KernelView) -> bool:
+        """Return whether nothing but host memory for its copy keeps a kernel from leaving now."""
+        may_leave = kernel.kernel_id not in self._taken and kernel.movable_at <= self._now
+        return may_leave and not self._has_host(kernel, 0)
+
     def choose(self, wanter: KernelView, need: Need, future: Mapping[str, int]) -> Plan:
         """Return the least valuable kernels that together make room on every device.
 

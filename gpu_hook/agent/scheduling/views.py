@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 NEVER = float("inf")  # as a time: unknown
 HINT_SECONDS = 30.0  # so long a kernel is wanted after a hint
-ASKED_OUT_SECONDS = 30.0  # so long a user's request to swap a kernel out is tried
+# so long a user's request to swap a kernel out is tried: longer than a cell that uses no device counts as busy
+ASKED_OUT_SECONDS = 120.0
 
 
 class State(enum.IntEnum):
@@ -160,4 +161,6 @@ class Decision:
     ins: tuple[str, ...] = ()
     grown: tuple[str, ...] = ()  # resident kernels that may have all the memory they want
     waits: tuple[Wait, ...] = ()
+    # kernels that a user asked to swap out and that stay for now: LINK or HOST
+    kept: tuple[tuple[str, Reason], ...] = ()
     look_at: float = NEVER

@@ -179,6 +179,7 @@ def describe_lease(
         "idle_since": record.idle_at,
         "idle_reason": record.idle_reason,
         "left_for": None if record.left_for is None else record.left_for.value,
+        "swap_out_waits_for": leases.why_asked_out_waits(kernel_id),
         "restore_seconds": _restore_seconds(leases, kernel_id, wait),
         "waits": waits,
     }

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jupyter_aliquot.gateway.cli.app import main
-from jupyter_aliquot.gateway.status.residency import residency_report, residency_text, state_text
+from jupyter_aliquot.gateway.status.residency import residency_report, residency_text, state_text, waiting_text
 from jupyter_aliquot.gateway.terminal.gateway_tables import ended_kernels, ended_rows, queue_rows, waiting_kernels
 from jupyter_aliquot.gateway.terminal.kernel_client import NoSuchKernelError, pick_kernel
 from jupyter_aliquot.gpu_hook.client.reports import KernelStatus
@@ -69,6 +69,10 @@ def test_a_kernel_is_named_by_id_or_notebook(word: str, want: str) -> None:
             {"state": "resident", "mode": "off", "mode_reason": "unknown driver function cuFoo"},
             "on GPU, not swappable: unknown driver function cuFoo",
         ),
+        (
+            {"state": "resident", "mode": "vmm", "swap_out_waits_for": "host memory for its copy"},
+            "on GPU, to be swapped out: waits for host memory for its copy",
+        ),
         ({"state": "swapped", "mode": "vmm", "swapped_bytes": 3 << 30}, "swapped out 3.0 GiB"),
         (
             {"state": "swapped", "mode": "vmm", "swapped_bytes": 3 << 30, "restore_seconds": 1.2},
@@ -83,6 +87,11 @@ def test_a_kernel_is_named_by_id_or_notebook(word: str, want: str) -> None:
 )
 def test_where_memory_is_fits_a_cell_of_the_table(residency: Any, want: str) -> None:
     assert residency_text(a_kernel_status(residency=read_residency(residency), pids=(7,))) == want
+
+
+def test_a_swap_out_that_waits_is_told_in_the_kernels_reason() -> None:
+    found = read_residency({"state": "resident", "mode": "vmm", "swap_out_waits_for": "host memory for its copy"})
+    assert waiting_text(found) == "is to be swapped out: waits for host memory for its copy"
 
 
 @pytest.mark.parametrize(("pids", "want"), [((), "starting"), ((7,), "on GPU")])

@@ -375,54 +375,6 @@ def test_a_hint_makes_idle_ones_leave_and_is_forgotten(play: Any) -> None:
     play(scenario)
 
 
-def test_what_was_asked_out_leaves_and_stays_if_it_became_busy(play: Any) -> None:
-    async def scenario(node: ANode) -> None:
-        asked, busy = node.kernel("asked", 300), node.kernel("busy", 300)
-        for kernel in (asked, busy):
-            node.keeper.record(kernel.kernel_id).asked_out_at = node.now
-        busy.activity = Activity(1, 1, node.now)
-        await node.turn()
-        assert asked.residency.state is KernelState.SWAPPING_OUT
-        assert busy.residency.state is KernelState.RESIDENT
-        await node.finish(asked)
-        busy.activity = Activity(0, 0, node.now)
-        await node.turn(later=5)
-        assert busy.residency.state is KernelState.SWAPPING_OUT
-
-    play(scenario)
-
-
-@pytest.mark.parametrize("used", [True, False], ids=["used again", "half a minute later"])
-def test_a_request_to_swap_out_lapses(play: Any, used: bool) -> None:
-    async def scenario(node: ANode) -> None:
-        kernel = node.kernel("asked", 300)
-        node.keeper.record("asked").asked_out_at = node.now
-        kernel.activity = Activity(1, 1, node.now)
-        if used:
-            kernel.residency.telemetry = Telemetry(last_call=node.now + 5)
-        await node.turn(later=5 if used else 31)
-        kernel.activity = Activity(0, 0, node.now)
-        await node.turn(later=10)
-        assert kernel.residency.state is KernelState.RESIDENT
-
-    play(scenario)
-
-
-def test_a_request_to_swap_out_outlives_a_move_that_failed(play: Any) -> None:
-    async def scenario(node: ANode) -> None:
-        kernel = node.kernel("asked", 300)
-        node.keeper.record("asked").asked_out_at = node.now
-        await node.turn()
-        await node.finish(kernel, MoveResult.SILENT)
-        assert kernel.residency.state is KernelState.RESIDENT
-        await node.turn(later=2)
-        assert kernel.residency.state is KernelState.SWAPPING_OUT
-        await node.finish(kernel)
-        assert node.keeper.record("asked").asked_out_at is None
-
-    play(scenario)
-
-
 def test_host_memory_for_whoever_will_have_to_leave_is_made_ahead(play: Any) -> None:
     async def scenario(node: ANode) -> None:
         busy, waker = node.kernel("busy", 600), node.kernel("waker", 600, KernelState.SWAPPED)
