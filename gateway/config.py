@@ -417,7 +417,8 @@ def configuration_page(*classes: type[HasTraits]) -> str:
     lines = [
         "# Configuration of the server",
         "",
-        "Generated from the code. Set them in a Jupyter configuration file, for example `jupyter_server_config.py`, "
+        "Generated from the code by `tools/reference_pages.py`. Set them in a Jupyter configuration file, for example "
+        "`jupyter_server_config.py`, "
         "or on the command line: `--Aliquot.driver=softgpu`. A wrong value ends the server at its start, and says why.",
         "",
         "See also: [sizes](sizes.md), [images](images.md), [REST](rest-api.md), "

@@ -23,7 +23,7 @@ from jupyter_aliquot.gateway.containers.planner import ContainerPlanner
 from jupyter_aliquot.gateway.culling.culler import Culler
 from jupyter_aliquot.gateway.culling.interception import GuardRules, InterceptionGuard
 from jupyter_aliquot.gateway.culling.policy import Culling, read_policy
-from jupyter_aliquot.gateway.culling.policy_ends import PolicyEnds
+from jupyter_aliquot.gateway.culling.quota_ends import QuotaEnds
 from jupyter_aliquot.gateway.culling.taken_gpus import TakenGpus
 from jupyter_aliquot.gateway.hub_service.user_servers import hub_servers
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
@@ -130,9 +130,9 @@ class OwnKernels:
         services.watch.listen(lambda view: self.culler.watch(whole.of(view)))
         manager.activity.gpu_used = self.culler.gpu_used
         services.watch.listen(manager.activity.note_gpu_use)
-        self._policy_ends = PolicyEnds(manager, log)
+        self._quota_ends = QuotaEnds(manager, log)
         self.taken = TakenGpus(manager, services.clock, log, services.memory.lead)
-        services.admission.evictor.observe_ends(self._policy_ends.end)
+        services.admission.evictor.observe_ends(self._quota_ends.end)
 
     def listed(
         self, admission: AdmissionSnapshot, who: User | None = None, kernel_id: str | None = None
@@ -212,7 +212,7 @@ class OwnKernels:
         if self._servers is not None:
             await within_patience("hub_servers", self._servers.stop(), log)
         await within_patience("interception_guard", self._guard.stop(), log)
-        await within_patience("policy_ends", self._policy_ends.stop(), log)
+        await within_patience("quota_ends", self._quota_ends.stop(), log)
         await within_patience("taken_gpus", self.taken.stop(), log)
         if leaves_kernels:
             await self.manager.handover.leave_kernels()

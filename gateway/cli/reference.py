@@ -1,6 +1,6 @@
 """Write docs/reference/cli.md from the help texts of the commands.
 
-Run it by `python -m jupyter_aliquot.gateway.cli.reference`. A test compares the page with this
+`tools/reference_pages.py` writes it. A test compares the page with this
 output.
 """
 
@@ -15,7 +15,7 @@ from .app import COMMANDS, AliquotApp
 _HEAD = """\
 # The command line
 
-Generated from the commands' own help texts by `python -m jupyter_aliquot.gateway.cli.reference`; do not edit.
+Generated from the commands' own help texts by `tools/reference_pages.py`; do not edit.
 
 Every command ends with 0 when it did its work, 1 when it could not (one line on standard error says why), 2 when the
 command line was wrong, 130 when it was interrupted. `--json` prints JSON for programs; its fields may be added to, and
@@ -34,7 +34,3 @@ def reference_page() -> str:
 def _section(title: str, command: type[Command]) -> str:
     help_text = "\n".join(line.rstrip() for line in "\n".join(command().emit_help()).splitlines())
     return f"## {title}\n\n```\n{help_text}\n```\n"
-
-
-if __name__ == "__main__":
-    print(reference_page(), end="")

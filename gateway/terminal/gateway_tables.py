@@ -49,7 +49,7 @@ def gateway_view(report: Mapping[str, Any], url: str) -> RenderableType:
     parts += [Text(line) for line in overcommit_lines(report["devices"])]
     parts += nodes_lines(report.get("nodes", ()))
     holders = [kernel for kernel in kernels if kernel["devices"] and kernel["state"] != "ended"]
-    parts.append(_kernels_table(holders) if holders else Text("No kernel holds a GPU."))
+    parts.append(_holders_table(holders) if holders else Text("No kernel holds a GPU."))
     waiting, ended = queue_rows(waiting_kernels(kernels)), ended_rows(ended_kernels(kernels))
     parts.append(queue_table(waiting) if waiting else Text("No kernel is queued."))
     parts += [ended_table(ended)] if ended else []
@@ -109,7 +109,7 @@ def _device_cells(device: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _kernels_table(kernels: Iterable[Mapping[str, Any]]) -> RankedTable:
+def _holders_table(kernels: Iterable[Mapping[str, Any]]) -> RankedTable:
     """Make one row a kernel; the shares on several devices stand one after the other."""
     table = plain_table(
         *("kernel", "id", "owner", "size", "limit", "used", "GPU time", "share", "slowdown", "state"),

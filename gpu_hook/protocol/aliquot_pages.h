@@ -91,7 +91,7 @@ struct aliquot_hook_device {
     uint64_t peak_bytes;
     uint64_t credit_bytes;
     uint64_t allocations; /* live */
-    uint64_t launches;
+    uint64_t launches; /* the agent divides the time on the GPU by their number, to learn how long one is */
     uint64_t refusals; /* out-of-memory answers because of the quota */
     uint64_t swappable_bytes; /* of the charged ones: those that can leave */
     uint64_t swapped_bytes; /* of these: those on the host now */
@@ -124,7 +124,7 @@ struct aliquot_hook_need {
 struct aliquot_hook_page {
     uint32_t magic;
     uint32_t version;
-    uint64_t last_call_nanoseconds; /* CLOCK_MONOTONIC of the last launch, copy or allocation; coarse */
+    uint64_t last_call_nanoseconds; /* CLOCK_MONOTONIC of the last call through the gate; coarse */
     uint64_t unknown_symbols;       /* queries that the driver answered with a function the table lacks */
     /* memory that is charged to no process: of another API, or of a graph beyond the quota */
     uint64_t unaccounted_calls;

@@ -42,7 +42,6 @@ RUN = (
     "jupyter --data-dir",
     "jupyter labextension disable @jupyter-aliquot/labextension:picker",
     "jupyter labextension enable @jupyterlab/apputils-extension:sessionDialogs",
-    ".venv/bin/python -m jupyter_aliquot.gateway.cli.reference > docs/reference/cli.md",
     "aliquot sizes --install",
     "aliquot sizes --install --user",
     "aliquot sizes --install --sys-prefix",

@@ -86,10 +86,6 @@ WRITES = {
         r"^[a-z_]+,[a-z_]+",
     ),
     'echo "ALIQUOT_TOKEN=$(openssl rand -hex 32)" > .env && chmod 600 .env': (".env", r"^ALIQUOT_TOKEN=[0-9a-f]{64}$"),
-    ".venv/bin/python -m jupyter_aliquot.gateway.cli.reference > docs/reference/cli.md": (
-        "docs/reference/cli.md",
-        re.escape((ROOT / "docs/reference/cli.md").read_text()),
-    ),
     "jupyter execute --kernel_name=python3.gpu-0.25 notebook.ipynb": ("notebook.ipynb", "nbformat"),
     ".venv/bin/jupyter execute --kernel_name=python3.gpu-0.25 notebook.ipynb": ("notebook.ipynb", "nbformat"),
     "papermill -k python3.gpu-0.5-8g in.ipynb out.ipynb": ("out.ipynb", r'"1\\n"'),

@@ -1,7 +1,8 @@
 """The types of a kernel's report, gateway/reports/kernel.py, made from the contract, gateway/api/openapi.yaml.
 
 A new field of a kernel is written in the contract alone. The part of the report that the node agent
-supplies is a struct of its own: in the contract its fields stand in one piece.
+supplies is a struct of its own, `Usage`: in the contract its fields stand in one piece, from
+`memory_limit_bytes` to `devices`.
 """
 
 from __future__ import annotations

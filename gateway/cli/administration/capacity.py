@@ -96,7 +96,7 @@ class CapacityCommand(Command):
         screen = console()
         screen.print(f"{self.gpus} × {gpu} of GPU memory, {host} of host memory, {copies} of it for copies")
         screen.print(f"overcommit: {found.ratio:.2f}" + (f" ({found.reason})" if found.reason else ""), soft_wrap=True)
-        screen.print(_kernels_table(found))
+        screen.print(_counts_table(found))
         screen.print(_memory_table(found, copies, host))
 
     def _bytes(self, name: str) -> Bytes:
@@ -116,7 +116,7 @@ def _report(found: Capacity, copies: int) -> dict[str, object]:
     }
 
 
-def _kernels_table(found: Capacity) -> Table:
+def _counts_table(found: Capacity) -> Table:
     table = Table("size", "kernels", title="kernels that fit", title_justify="left")
     for size, count in found.kernels.items():
         table.add_row(f"{size:g} GPU", str(count))

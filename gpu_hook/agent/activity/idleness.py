@@ -42,8 +42,9 @@ class Telemetry:
     """One process's hook page, on the monotonic clock.
 
     It is untrusted: a moment in the future counts as now. ``last_call`` is the time of its last
-    launch, copy or allocation, None when there was none; the hook writes it at its tick. ``worked``
-    is when the devices were last seen working for it; a long computation works without any call.
+    call through the gate (a launch, a copy), None when there was none; the hook writes it at its
+    tick. ``worked`` is when the devices were last seen working for it; a long computation works
+    without any call.
     """
 
     last_call: float | None = None
@@ -141,8 +142,3 @@ def telemetry_of(page: HookSide) -> Telemetry:
     """Return the telemetry of one hook page; its numbers are untrusted."""
     words = page.read_residency()
     return Telemetry(words.last_call or None, words.calls_inside, words.waiting_calls)
-
-
-def launches(page: HookSide, device_count: int) -> int:
-    """Return the launches that one process counted on all its devices."""
-    return sum(page.launches(device) for device in range(device_count))

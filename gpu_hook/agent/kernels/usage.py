@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from jupyter_aliquot.gpu_hook.agent.devices.audit import Holding
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Tally
@@ -37,6 +38,10 @@ class DeviceUse:
     busy_seconds: float
     refusals: int
     there_bytes: int = 0
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the status says of it; ``client/reports.py`` reads these names."""
+        return {"charged_bytes": self.charged_bytes, "peak_bytes": self.peak_bytes, "refusals": self.refusals}
 
 
 class KernelUsage:

@@ -130,9 +130,6 @@ class HookSide:
         """Return the bytes of these that are on the host now."""
         return self._page.words[(HookPage.DEVICES + device * HookPage.DEVICE_BYTES + HookPage.SWAPPED) // 8]
 
-    def launches(self, device: int) -> int:
-        return self._page.words[(HookPage.DEVICES + device * HookPage.DEVICE_BYTES + HookPage.LAUNCHES) // 8]
-
     def compute(self, device: int) -> ComputeWords:
         start = HookPage.DEVICES + device * HookPage.DEVICE_BYTES
         words = self._page.words[start // 8 : (start + HookPage.DEVICE_BYTES) // 8].tolist()

@@ -140,10 +140,9 @@ def _describe_parts(
             "hundredths": account.part.hundredths,
             "quota_bytes": account.part.quota_bytes,
             "guarantee_bytes": account.part.reserved_bytes,
-            "charged_bytes": use.charged_bytes,
+            **use.describe(),
             "swapped_bytes": away.get(account.part.uuid, 0),
             "lent_bytes": account.lent,
-            "peak_bytes": use.peak_bytes,
             "needed_bytes": needed,
             "short_at": short_at,
             "context_bytes": max(
@@ -151,7 +150,6 @@ def _describe_parts(
                 account.context_bytes if away.get(account.part.uuid, 0) and not is_saved else 0,
             ),
             "busy_seconds": round(use.busy_seconds, 6),
-            "refusals": use.refusals,
             "compute": compute.describe(kernel.kernel_id, account.part.uuid),
         }
         for account, use, (needed, short_at) in zip(kernel.accounts, reading.uses, kernel.needs(), strict=True)
@@ -159,13 +157,10 @@ def _describe_parts(
 
 
 def _describe_host_memory(kernel: Kernel) -> dict[str, Any]:
-    account, use = kernel.host_account, kernel.report_host()
     return {
         "quota_bytes": kernel.host_quota_bytes,
-        "charged_bytes": use.charged_bytes,
-        "lent_bytes": account.lent,
-        "peak_bytes": use.peak_bytes,
-        "refusals": use.refusals,
+        "lent_bytes": kernel.host_account.lent,
+        **kernel.report_host().describe(),
     }
 
 

@@ -135,7 +135,6 @@ class ResidencyFacts:
     refusal: MoveRefusal | None
     waits_since: float | None  # since when a call waits for the lease
     telemetry: tuple[Telemetry, ...]  # one for each process
-    launches: int
     silent_pids: tuple[int, ...]  # processes that were told to move, and have not answered yet
     last_out: Move | None = None
     last_in: Move | None = None

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from jupyter_aliquot.gpu_hook.agent.activity.idleness import Telemetry, launches, telemetry_of
+from jupyter_aliquot.gpu_hook.agent.activity.idleness import Telemetry, telemetry_of
 from jupyter_aliquot.gpu_hook.agent.devices.departures import Departures
 from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceAccount
@@ -260,7 +260,6 @@ class KernelResidency:
             waits_since=self._waits_since,
             gave_up_at=self._gave_up_at,
             telemetry=telemetry,
-            launches=sum(launches(page, len(accounts)) for page in pages),
             silent_pids=tuple(process.session.pid for process in processes if process.is_silent),
             last_out=self._history.last(Event.OUT),
             last_in=self._history.last(Event.IN),

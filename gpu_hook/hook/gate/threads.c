@@ -103,9 +103,7 @@ unsigned threads_inside(void)
     return count;
 }
 
-/* The one thread of the child goes on with its record, since it may be inside a call: a signal's
- * handler can fork. The other threads' records belong to the parent's counts, so the child does
- * not free them. */
+/* Tell of a call to the GPU outside a mark, once. */
 void threads_check_marked(const char *function)
 {
     static uint32_t has_said;
@@ -114,6 +112,9 @@ void threads_check_marked(const char *function)
             function);
 }
 
+/* The one thread of the child goes on with its record, since it may be inside a call: a signal's
+ * handler can fork. The other threads' records belong to the parent's counts, so the child does
+ * not free them. */
 void threads_reset(void)
 {
     pthread_mutex_init(&state.mutex, NULL);

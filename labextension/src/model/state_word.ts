@@ -22,7 +22,11 @@ export function stateWord(kernel: IKernel, trans: ITranslation): string {
   }
 }
 
-/** The place in a queue, for all that waits: a start, a larger size, memory. Null where there is no order. */
+/**
+ * The place in a queue, for all that waits: a start, a larger size, memory. Null where there is no
+ * order. It stands alone in the status bar, in lists and on cards, and inside the sentences of
+ * `residency.tsx` and `resize_form.tsx`.
+ */
 export function queuedText(position: number | null, trans: ITranslation): string {
   if (position === null) {
     return trans.__('queued');

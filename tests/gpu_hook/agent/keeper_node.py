@@ -60,7 +60,6 @@ class AResidency:
             waits_since=self.waits_since,
             gave_up_at=self.gave_up_at,
             telemetry=(self.telemetry,),
-            launches=0,
             silent_pids=self.silent_pids,
         )
 

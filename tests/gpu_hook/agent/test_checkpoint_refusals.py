@@ -22,7 +22,6 @@ PLAIN = ResidencyFacts(
     refusal=None,
     waits_since=None,
     telemetry=(),
-    launches=0,
     silent_pids=(),
 )
 MIG = replace(PLAIN, devices=(DeviceBytes("MIG-1", 10, 10, 10, 0, 0),))

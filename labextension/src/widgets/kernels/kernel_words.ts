@@ -79,9 +79,7 @@ function hostMemory(host: IHostMemory, trans: TranslationBundle): string {
 function stateText(kernel: IKernel, trans: TranslationBundle): string {
   switch (kernel.state) {
     case 'queued':
-      return kernel.queue_position === null
-        ? trans.__('queued')
-        : expected(queuedText(kernel.queue_position, trans), kernel, trans);
+      return expected(queuedText(kernel.queue_position, trans), kernel, trans);
     case 'starting':
       return trans.__('starting');
     case 'ended':

@@ -11,7 +11,7 @@ from jupyter_aliquot.provisioner.terminations import EndingCode, asked_by_rule
 from .interception import KernelEnder
 
 
-class PolicyEnds:
+class QuotaEnds:
     """The ends under way. Admission decides which kernels end."""
 
     def __init__(self, manager: KernelEnder, log: logging.Logger) -> None:
