@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 # Stands for the kernel that others leave for, where they leave because their node is drained.
 DRAIN = "the drain of its node"
+TAKEN = "the cluster, which takes its GPU back"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from jupyter_aliquot.gpu_hook.placement.placement import Part
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request, WorkloadClass
 
 from .capacity import Capacity, CapacityDevice, Held, NodeRoom
-from .cordons import DRAIN, Cordon
+from .cordons import DRAIN, TAKEN, Cordon
 from .queue_policy import PastUse
 from .resize import held_of, quota_of
 
@@ -193,6 +193,11 @@ class Holding:
             return (
                 "Evicted: an administrator drains the node of this kernel. Its memory is kept on the host, and its "
                 "cells go on when the node is back in use"
+            )
+        if self.is_evicted and self.leaves_for == TAKEN:
+            return (
+                "Evicted: the cluster took back this kernel's GPU. Its memory is kept on the host, and its cells go on "
+                "when the server holds the same GPU again; it cannot move to another one"
             )
         if self.is_evicted:
             return (

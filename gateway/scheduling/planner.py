@@ -25,7 +25,7 @@ from jupyter_aliquot.provisioner.errors import (
 from jupyter_aliquot.provisioner.resources import Request, WorkloadClass
 
 from .capacity import Capacity, Held
-from .cordons import DRAIN, kept_off
+from .cordons import DRAIN, TAKEN, kept_off
 from .foreseeing.never import never_fits
 from .ledger import Holding, LedgerSnapshot
 from .lending.backfill import is_harmless
@@ -258,17 +258,18 @@ class Serving:
         if not any(node.can_evict for node in draining) and not known.leaving_devices:
             return
 
-        def must_leave(one: Holding) -> bool:
-            node = known.node_of(one.grant)
-            is_going = not known.leaving_devices.isdisjoint(quota.uuid for quota in one.grant.quotas)
-            return node in draining or (node.can_evict and is_going)
+        def leaves_for(one: Holding) -> str:
+            node, devices = known.node_of(one.grant), {quota.uuid for quota in one.grant.quotas}
+            if node not in draining and (not node.can_evict or known.leaving_devices.isdisjoint(devices)):
+                return ""
+            return TAKEN if devices & known.leaving_devices - known.cordons.keys() else DRAIN
 
-        leaving = [
-            kernel_id
+        leaving = {
+            kernel_id: leaves_for(one)
             for kernel_id, one in known.holdings.items()
-            if one.can_be_evicted and kernel_id not in taken and must_leave(one)
-        ]
-        self.evictions += [Evict(one, DRAIN, is_for_quota=False) for one in sorted(leaving)]
+            if one.can_be_evicted and kernel_id not in taken
+        }
+        self.evictions += [Evict(one, why, is_for_quota=False) for one, why in sorted(leaving.items()) if why]
 
     def _keep_off(self, entry: Pending) -> None:
         """Let it wait. It holds up no other request: on this node no other starts either."""

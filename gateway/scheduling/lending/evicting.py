@@ -10,7 +10,7 @@ from typing import Protocol
 
 from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gateway.base.lead import ALONE, Lead
-from jupyter_aliquot.gateway.scheduling.cordons import DRAIN
+from jupyter_aliquot.gateway.scheduling.cordons import DRAIN, TAKEN
 from jupyter_aliquot.gateway.scheduling.ledger import Holding, Leaving, Ledger, Node
 from jupyter_aliquot.provisioner.errors import AgentUnavailableError, AliquotError, GrantError
 
@@ -124,7 +124,7 @@ class Evictor:
         except AliquotError as error:
             self._refused(one.kernel_id, error)
             return
-        why = "quota" if one.is_for_quota else "drain" if one.wanted_by == DRAIN else "backfill"
+        why = "quota" if one.is_for_quota else {DRAIN: "drain", TAKEN: "cluster"}.get(one.wanted_by, "backfill")
         self._log.info(
             "kernel=%s owner=%s evicted_for=%s why=%s", one.kernel_id, holding.grant.owner, one.wanted_by, why
         )

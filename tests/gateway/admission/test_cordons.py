@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jupyter_aliquot.gateway.scheduling.admission import Admission, KernelRef
-from jupyter_aliquot.gateway.scheduling.cordons import DRAIN, Cordon
+from jupyter_aliquot.gateway.scheduling.cordons import DRAIN, TAKEN, Cordon
 from jupyter_aliquot.gateway.scheduling.dry_run import Candidate, Outcome, QueueState, dry_run
 from jupyter_aliquot.gateway.scheduling.wait_reason import WaitCode
 from jupyter_aliquot.gateway.status.node_schedule import device_schedule, node_schedule
@@ -213,6 +213,9 @@ def test_kernels_leave_a_device_that_goes_and_none_starts_there(play: Any, settl
         admission.plan_again()
         await settle()
         assert agent.evicted == {on_first.grant.kernel_id}
+        told = admission.snapshot().ledger.holdings[on_first.grant.kernel_id]
+        assert told.leaves_for == TAKEN
+        assert "the cluster took back this kernel's GPU" in (told.doubt or "")
         third = await starts(admission, "k3")
         await clock.advance(10)
         assert not third.done(), "the device has room, but goes"

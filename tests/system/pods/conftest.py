@@ -97,7 +97,7 @@ class GpuNode:
         if "--gpu-claims" in options:
             self.publish(double)
         elif "--hold-softgpu" in options:
-            self.offer(1)
+            self.offer(*self.gpus())
 
     def replace_agent(self) -> None:
         """Kill the agent, and start the next one."""
@@ -112,15 +112,15 @@ class GpuNode:
         told = {"metadata": {"name": f"{self.name}-gpus"}, "spec": spec}
         double.store.create(RESOURCES["resourceslices"], "", told)
 
-    def offer(self, count: int) -> None:
-        """Offer the software GPU to the cluster as NVIDIA's device plugin does, or take it from it."""
-        self.node.kubelet.offer("nvidia.com/gpu", (self._uuid(),)[:count])
+    def offer(self, *uuids: str) -> None:
+        """Offer these software GPUs to the cluster, as NVIDIA's device plugin does, and no other."""
+        self.node.kubelet.offer("nvidia.com/gpu", uuids)
 
-    def _uuid(self) -> str:
-        """Return the device's UUID, which its shared state has once the driver runs."""
+    def gpus(self) -> tuple[str, ...]:
+        """Return the devices' UUIDs, which their shared state has once the driver runs."""
         state = softgpu_state_path(RuntimeDir(self.run_dir))
-        found = wait_until(lambda: state.exists() and _DEVICE.search(state.read_bytes()[: 1 << 20]))
-        return f"GPU-{uuid.UUID(bytes=found[0])}"
+        found = wait_until(lambda: state.exists() and _DEVICE.findall(state.read_bytes()[: 1 << 20]))
+        return tuple(f"GPU-{uuid.UUID(bytes=one)}" for one in found)
 
     def close(self) -> None:
         self.node.close()
