@@ -58,9 +58,10 @@ class Replicas:
         self._ring, self._numbers = ring, itertools.count()
         self._threads = ThreadPoolExecutor(2)
         ring.server.stop()
-        self._leader, self._standby = self._start(), self._start()
         self.kills: list[float] = []
+        self._leader = self._start()
         ring.follow(self._leader[1].result())
+        self._standby = self._start()
 
     def _start(self) -> tuple[int, Future[Server]]:
         number = next(self._numbers)
@@ -83,11 +84,8 @@ class Replicas:
 
     def close(self) -> None:
         """Leave one leader."""
-        server = self._standby[1]
-        server.cancel()
         self._ring.server.stop()
-        self._ring.server = server.result()
-        self._ring.follow(self._ring.server)
+        self._ring.server = self._standby[1].result()
         self._threads.shutdown()
 
 
