@@ -32,7 +32,6 @@ from jupyter_aliquot.gateway.containers.config import KernelContainers
 from jupyter_aliquot.gateway.containers.holders import HolderPods
 from jupyter_aliquot.gateway.containers.host_limits import HostLimits
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
-from jupyter_aliquot.gateway.containers.planner import base_of
 from jupyter_aliquot.gateway.containers.pods import KernelPods
 from jupyter_aliquot.gateway.culling.policy import Culling
 from jupyter_aliquot.gateway.events.audit import Audit, tell_cordon, tell_invitation, tell_quotas
@@ -83,7 +82,7 @@ from jupyter_aliquot.gateway.serverapp.config_warnings import (
     replaced_classes,
     unknown_users,
 )
-from jupyter_aliquot.gateway.sizes.grammar import largest_here
+from jupyter_aliquot.gateway.sizes.grammar import base_of, largest_here
 from jupyter_aliquot.gateway.state.gateway_memory import GatewayMemory, claim_memory
 from jupyter_aliquot.gateway.state.leadership import lead
 from jupyter_aliquot.gateway.state.state_dir import boot_id
@@ -495,6 +494,7 @@ def admission_settings(
         leaving_devices=engines.leaving_devices,
         lead=engines.lead,
         past=tenures.queue.now,
+        loads=tenures.loads.now,
         tenure_of=tenures.of,
         check_class=lambda owner, request, kernelspec: policy.check(find_user(owner), request, kernelspec=kernelspec),
         check_queue=limits.check_queue,

@@ -124,6 +124,7 @@ class OwnKernels:
         self._guard = InterceptionGuard(manager, log, rules, services.memory.lead)
         whole = WholeView(services.nodes.views)
         services.watch.listen(lambda view: self._guard.check(whole.of(view)))
+        services.watch.listen(lambda view: services.tenures.loads.note_status(whole.of(view).status))
         culling = read_policy(Culling(parent=server), manager)
         self._servers = hub_servers(server.identity_provider, culling, services.clock, log)
         self.culler = Culler(manager, culling, services.clock, log, self._servers, services.memory.lead)

@@ -27,7 +27,7 @@ class NodesHandler(AliquotHandler):
         snapshot = self.sources.snapshot(self.requester)
         report: Nodes = {
             "nodes": nodes_report(
-                snapshot.nodes, self.requester.name, snapshot.memo, snapshot.cordons, snapshot.ledger.team_overcommit
+                snapshot.nodes, self.requester.name, snapshot.memo, snapshot.cordons, snapshot.ledger
             ),
             "cordon": cordon_report(snapshot.ledger.cordon),
         }

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.folders.registry import Folders, working_folder
 from jupyter_aliquot.gateway.folders.rules import lies_in, seen_inside
-from jupyter_aliquot.gateway.sizes.grammar import carries_folder, parse_plain_name, parse_size_name
+from jupyter_aliquot.gateway.sizes.grammar import base_of, carries_folder
 from jupyter_aliquot.provisioner.accounts import Account
 from jupyter_aliquot.provisioner.containers.limits import (
     LimitRules,
@@ -25,7 +25,7 @@ from jupyter_aliquot.provisioner.containers.limits import (
     memory_choice,
 )
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan, Mount
-from jupyter_aliquot.provisioner.errors import LaunchError, SizeNameError
+from jupyter_aliquot.provisioner.errors import LaunchError
 from jupyter_aliquot.provisioner.kernel_accounts import check_kernel_account
 from jupyter_aliquot.provisioner.resources import NO_HOST_PART, GpuShare, HostPart
 
@@ -218,17 +218,6 @@ def session_inside(session: str, mounts: Iterable[Mount]) -> str:
     """Return the notebook's path inside the container, or its name alone if it is not there."""
     seen = seen_inside(session, [(mount.source, mount.target) for mount in mounts])
     return seen or os.path.basename(session)
-
-
-def base_of(kernel_name: str) -> str:
-    """Return the base of a kernelspec's name: the name itself, if it is no size."""
-    if (plain := parse_plain_name(kernel_name)) is not None:
-        return plain
-    try:
-        sized = parse_size_name(kernel_name)
-    except SizeNameError:
-        return kernel_name
-    return kernel_name if sized is None else sized.base
 
 
 def image_limits(image: CatalogueImage, limits: ContainerLimits) -> ContainerLimits:

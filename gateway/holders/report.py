@@ -40,10 +40,8 @@ def holders_report(snapshot: StatusSnapshot, who: User, host: Mapping[str, HostU
     return {
         "at": iso_moment(now),
         "node": node_report(snapshot),
-        "nodes": nodes_report(
-            snapshot.nodes, who.name, snapshot.memo, snapshot.cordons, snapshot.ledger.team_overcommit
-        ),
-        "devices": snapshot.memo.devices(status).reports(who.name, snapshot.ledger.team_overcommit) if status else [],
+        "nodes": nodes_report(snapshot.nodes, who.name, snapshot.memo, snapshot.cordons, snapshot.ledger),
+        "devices": snapshot.memo.devices(status).reports(who.name, snapshot.ledger) if status else [],
         "kernels": kernels,
         "users": _users(snapshot, kernels),
         "most_idle": [kernel["id"] for kernel in most_idle(kernels)],

@@ -11,10 +11,16 @@ use less than the device together, the slower one keeps 0.944 of its speed (one 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from types import MappingProxyType
 
-FLOOR = 0.9
+# The speed that the slowest loses, and the load of the others: the smaller, the better a device.
+Cost = tuple[float, float]
+NO_COST: Cost = (0.0, 0.0)
+# Profiles are told in steps, so that requests of one size and like profiles share what a plan finds.
+STEPS = 10
 # Of pairs measured in the literature (not here): mean speed of the slower one, and how far one in twenty lies below
 # it. The 0.2 above 100 % use is an assumption.
 _WITHIN, _WITHIN_BELOW = 0.944, 0.108
@@ -38,6 +44,24 @@ class Profile:
             if not 0 <= value <= 1:
                 raise ValueError(f"The {name} is {value}, and has to be a part of the device, 0 to 1")
 
+    @property
+    def load(self) -> float:
+        """The part of the device that it uses most of."""
+        return max(self.bandwidth, self.occupancy)
+
+    def in_steps(self) -> Profile:
+        """Return the profile in steps of a tenth."""
+        return Profile(round(self.bandwidth * STEPS) / STEPS, round(self.occupancy * STEPS) / STEPS)
+
+
+@dataclass(frozen=True)
+class Neighbor:
+    """A kernel as others on its device feel it. One that was never measured is assumed to use its share."""
+
+    profile: Profile
+    is_normal: bool = True
+    is_measured: bool = True
+
 
 def weighted(figures: Iterable[tuple[float, float]]) -> float:
     """Return the mean of (figure, seconds) of CUDA kernels, by their running time; 0 without any."""
@@ -56,7 +80,7 @@ class Speed:
     low: float
     high: float
 
-    def is_at_least(self, floor: float = FLOOR) -> bool:
+    def is_at_least(self, floor: float) -> bool:
         """Return whether the mean is; a kernel of normal priority refuses a neighbour otherwise."""
         return self.mean >= floor
 
@@ -82,16 +106,52 @@ class Interference:
         mean = min(1.0, max(0.0, mean))
         return Speed(mean, max(0.0, mean - self._error), min(1.0, mean + self._error))
 
-    def best(
-        self, newcomer: Profile, residents: Sequence[Sequence[Profile]], floor: float | None = FLOOR
-    ) -> int | None:
-        """Return the device whose residents it disturbs least, of those above the floor; None for none.
+    def cost(self, newcomer: Neighbor, residents: Iterable[Neighbor]) -> Cost:
+        """Return what it costs to share a device with these: the speed that the slowest loses, then their load."""
+        there = list(residents)
+        lost = 1.0 - min((self.of(newcomer.profile, one.profile).mean for one in there), default=1.0)
+        return round(lost, 6), round(sum(one.profile.load for one in there), 6)
 
-        *residents* are those of each device. *floor* None: none is refused, as for low priority.
+    def refuses(self, newcomer: Neighbor, residents: Iterable[Neighbor], floor: float) -> bool:
+        """Return whether one of a pair has normal priority, and the slower one would fall below the floor.
+
+        A kernel that was never measured is refused by none.
         """
-        worst = [min((self.of(newcomer, one).mean for one in those), default=1.0) for those in residents]
-        allowed = [at for at, speed in enumerate(worst) if floor is None or speed >= floor]
-        return max(allowed, key=lambda at: (worst[at], -at), default=None)
+        if floor <= 0 or not newcomer.is_measured:
+            return False
+        with_normal = [one for one in residents if newcomer.is_normal or one.is_normal]
+        return any(not self.of(newcomer.profile, one.profile).is_at_least(floor) for one in with_normal)
+
+    def slowest(self, residents: Sequence[Profile]) -> Speed | None:
+        """Return the speed of the slowest of a device's kernels while all work; None for fewer than two."""
+        pairs = (self.of(one, other) for one, other in combinations(residents, 2))
+        return min(pairs, key=lambda speed: speed.mean, default=None)
+
+
+@dataclass(frozen=True)
+class Loads:
+    """The profiles of kernels that were measured: of those that run, and of the last of each owner and kernelspec."""
+
+    of_kernels: Mapping[str, Profile] = field(default_factory=lambda: MappingProxyType({}))
+    of_earlier: Mapping[tuple[str, str], Profile] = field(default_factory=lambda: MappingProxyType({}))
+    model: Interference = field(default_factory=lambda: Interference())
+
+    def resident(self, kernel_id: str, owner: str, kernelspec: str, *, is_normal: bool) -> Neighbor | None:
+        """Return a kernel that has a device; None where it was never measured, nor one like it."""
+        found = self.of_kernels.get(kernel_id) or self.of_earlier.get((owner, kernelspec))
+        return None if found is None else Neighbor(found, is_normal)
+
+    def newcomer(self, owner: str, kernelspec: str, share: float, *, is_normal: bool) -> Neighbor | None:
+        """Return a kernel that is to start with this share of a device; None while no kernel was measured."""
+        if not self.of_kernels and not self.of_earlier:
+            return None
+        found = self.of_earlier.get((owner, kernelspec))
+        if found is not None:
+            return Neighbor(found, is_normal)
+        return Neighbor(Profile(0.0, min(1.0, share)).in_steps(), is_normal, is_measured=False)
+
+
+NO_LOADS = Loads()
 
 
 def _terms(one: Profile, other: Profile) -> tuple[float, ...]:

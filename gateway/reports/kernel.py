@@ -24,6 +24,15 @@ class Compute(TypedDict):
     has_hard_limit: bool
 
 
+class Load(TypedDict):
+    """A kernel's use of a device while it works there."""
+
+    gpu: float
+    memory: float
+    seconds: float
+    alone: bool
+
+
 class KernelDevice(TypedDict):
     """The part of one device that a kernel has."""
 
@@ -38,6 +47,7 @@ class KernelDevice(TypedDict):
     busy_seconds: float
     context_bytes: int
     compute: Compute | None
+    load: Load | None
 
 
 class MemoryQueue(TypedDict):

@@ -97,6 +97,14 @@ class ComputeControl(TypedDict):
     contended: bool
 
 
+class PredictedSpeed(TypedDict):
+    """The predicted speed of the slowest of a device's kernels while all work, with its error bar."""
+
+    mean: float
+    low: float
+    high: float
+
+
 class Device(TypedDict):
     """One GPU. The fields named "mine" are sums over the user's own kernels."""
 
@@ -119,6 +127,7 @@ class Device(TypedDict):
     overcommit: float
     overcommit_reason: str | None
     compute_control: ComputeControl | None
+    predicted_speed: PredictedSpeed | None
 
 
 class RemoteNode(TypedDict):

@@ -60,7 +60,8 @@ class Admission:
         self._clock = clock
         self._settings = settings
         self._log = log or logging.getLogger(__name__)
-        self._ledger = Ledger(settings.quotas, settings.cordon_of, settings.past, settings.leaving_devices)
+        told = (settings.past, settings.leaving_devices, settings.loads)
+        self._ledger = Ledger(settings.quotas, settings.cordon_of, *told)
         self._queue = RequestQueue()
         # Ended grants of which their agent does not know yet.
         self._releases = Releases(self._log)

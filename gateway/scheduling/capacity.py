@@ -10,8 +10,9 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
+from jupyter_aliquot.gateway.planning.colocation import NO_COST, Interference, Neighbor
 from jupyter_aliquot.gateway.planning.fragmentation import Fragmentation
 from jupyter_aliquot.gateway.planning.jobs import DEVICE
 from jupyter_aliquot.gateway.planning.node_choice import NodeOrder, Score, node_key
@@ -31,6 +32,7 @@ from jupyter_aliquot.gpu_hook.placement.placement import (
 )
 from jupyter_aliquot.provisioner.resources import Request, WorkloadClass
 
+_One = TypeVar("_One")
 _MILLI = DEVICE // WHOLE  # thousandths of a device in one hundredth
 # Of several nodes' refusals, the first of these counts: what waiting helps comes first.
 _GRAVITY = {BAD_REQUEST: 0, NO_ROOM: 1, DEVICE_LOST: 2}
@@ -60,12 +62,14 @@ class CapacityDevice:
 class Held:
     """The parts that a running kernel holds, and its class.
 
-    ``overcommit`` is the most times its memory that its team lets a device of it be reserved.
+    ``overcommit`` is the most times its memory that its team lets a device of it be reserved. ``neighbor``
+    is how others on its devices feel it; None: it was never measured.
     """
 
     parts: tuple[Part, ...]
     workload_class: WorkloadClass
     overcommit: float = math.inf
+    neighbor: Neighbor | None = None
 
 
 @dataclass(frozen=True)
@@ -86,8 +90,8 @@ class NodeRoom:
 
 # The key of a node among others, and the parts that it has for a request, or why it has none.
 Placement = tuple[Score, "tuple[Part, ...] | Refusal"]
-# A request, how its memory may leave its devices, and whether these are in one domain.
-Size = tuple[Request, str, bool]
+# A request, how its memory may leave its devices, whether these are in one domain, and its load.
+Size = tuple[Request, str, bool, "Neighbor | None"]
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,9 @@ class Capacity:
     ``lowered`` has, for each device, the most times its memory that the teams of its kernels let it be
     reserved; ``overcommit`` is that of the team of the kernel to place. ``usual`` are the usual sizes,
     for the order of nodes that needs them.
+
+    ``neighbors`` are the kernels of each device that were measured, and ``model`` predicts how fast they
+    run beside others. Where two of them would fall below ``floor`` they are kept apart.
     """
 
     devices: tuple[CapacityDevice, ...] = ()
@@ -111,6 +118,9 @@ class Capacity:
     overcommit: float = math.inf
     node_order: NodeOrder = NodeOrder.BEST_FIT
     usual: Fragmentation | None = None
+    neighbors: Mapping[str, tuple[Neighbor, ...]] = field(default_factory=dict)
+    model: Interference = field(default_factory=Interference)
+    floor: float = 0.0
     # Placements that were found, by node and size, and variants of this capacity: a plan asks for the same often.
     _placed: dict[str, dict[Size, Placement]] = field(init=False, default_factory=dict, compare=False)
     _variants: dict[object, Capacity] = field(init=False, default_factory=dict, compare=False)
@@ -166,7 +176,13 @@ class Capacity:
         return self.nodes.get(self.node_of(parts)) or NodeRoom()
 
     def place(
-        self, request: Request, held: Held | None = None, models: Sequence[str] = (), *, is_together: bool = False
+        self,
+        request: Request,
+        held: Held | None = None,
+        models: Sequence[str] = (),
+        *,
+        is_together: bool = False,
+        newcomer: Neighbor | None = None,
     ) -> tuple[Part, ...] | Refusal:
         """Return the parts for a request, or the reason why it does not fit.
 
@@ -176,11 +192,13 @@ class Capacity:
         says; by default that where it leaves the least, on its devices and then on the node, so
         that whole ones stay free. Nodes where it takes turns with no other kernel come first, and of
         these those where its devices are in one NVLink or PCIe domain; with *is_together* no other one
-        is taken.
+        is taken. *newcomer* is its load: of nodes and devices alike in all that, those come first whose
+        kernels and it slow each other least.
         """
         size = (request.gpus.hundredths, request.memory_limit)
         if held is None:
-            places = (self.of_model(model)._place_anywhere(request, is_together) for model in models or ("",))
+            load = newcomer if self.neighbors else None
+            places = (self.of_model(model)._place_anywhere(request, is_together, load) for model in models or ("",))
             return _first_placed(list(places))
         capacity, node = self.give_back(held), self.node_of(held.parts)
         states, host = capacity._states_of(node, request.workload_class), capacity._host(node)
@@ -189,14 +207,16 @@ class Capacity:
             states = [state.for_owner(kept[state.uuid]) if state.uuid in kept else state for state in states]
         return resize(states, held.parts, *size, residency=request.residency, host=host)
 
-    def _place_anywhere(self, request: Request, is_together: bool) -> tuple[Part, ...] | Refusal:
+    def _place_anywhere(
+        self, request: Request, is_together: bool, newcomer: Neighbor | None
+    ) -> tuple[Part, ...] | Refusal:
         found: list[tuple[bool, Score, int, tuple[Part, ...]]] = []
         refusals: list[Refusal] = []
-        size = (request, request.residency, is_together)
+        size = (request, request.residency, is_together, newcomer)
         for place_of_node, (name, room) in enumerate(self.nodes.items()):
             known = self._placed.setdefault(name, {})
             if size not in known:
-                known[size] = self._place_on(name, request, is_together)
+                known[size] = self._place_on(name, request, is_together, newcomer)
             key, placed = known[size]
             if isinstance(placed, Refusal):
                 refusals.append(placed)
@@ -206,7 +226,7 @@ class Capacity:
             return min(found)[-1]
         return min(refusals, key=lambda one: _GRAVITY.get(one.code, len(_GRAVITY)), default=_NO_DEVICES)
 
-    def _place_on(self, name: str, request: Request, is_together: bool) -> Placement:
+    def _place_on(self, name: str, request: Request, is_together: bool, newcomer: Neighbor | None) -> Placement:
         """Return the node's key among others, and its parts for a request; an empty key and its refusal without any.
 
         The key: on how many devices it takes turns, whether these are in several domains, then the order of nodes.
@@ -216,6 +236,8 @@ class Capacity:
             states = [_full(one) for one in states]
         elif self.shut:
             states = [_full(one) if one.uuid in self.shut else one for one in states]
+        if newcomer is not None:
+            states = [self._beside(one, newcomer) for one in states]
         placed = self._place_in(name, states, request)
         if isinstance(placed, Refusal):
             return (), placed
@@ -256,11 +278,19 @@ class Capacity:
             found.setdefault(device.domain, set()).add(device.uuid)
         return [frozenset(uuids) for uuids in found.values()]
 
+    def _beside(self, state: DeviceState, newcomer: Neighbor) -> DeviceState:
+        """Return a device with the cost of its kernels to a newcomer; full where one of them refuses it."""
+        there = self.neighbors.get(state.uuid, ())
+        if self.model.refuses(newcomer, there, self.floor):
+            return _full(state)
+        return replace(state, interference=self.model.cost(newcomer, there)) if there else state
+
     def _key_of(self, states: Sequence[DeviceState], placed: Iterable[Part]) -> Score:
         taken = {part.uuid: part.hundredths for part in placed}
         free = [_MILLI * one.free_hundredths for one in states]
         after = [left - _MILLI * taken.get(one.uuid, 0) for one, left in zip(states, free, strict=True)]
-        return node_key(self.node_order, free, after, self.usual)
+        cost = max((one.interference for one in states if one.uuid in taken), default=NO_COST)
+        return (*node_key(self.node_order, free, after, self.usual), *cost)
 
     def place_back(self, request: Request, parts: Sequence[Part]) -> tuple[Part, ...] | Refusal:
         """Return the parts of an evicted kernel on its devices, or the reason why they do not fit there now."""
@@ -296,10 +326,10 @@ class Capacity:
                 refused = refused or placed
         return refused
 
-    def take(self, parts: Iterable[Part], workload_class: WorkloadClass) -> Capacity:
-        """Return the capacity after these parts were reserved."""
+    def take(self, parts: Iterable[Part], workload_class: WorkloadClass, neighbor: Neighbor | None = None) -> Capacity:
+        """Return the capacity after these parts were reserved, for a kernel of this measured load."""
         taken = tuple(parts)
-        changed = self._changed(Held(taken, workload_class, self.overcommit), 1)
+        changed = self._changed(Held(taken, workload_class, self.overcommit, neighbor), 1)
         amount = sum(part.reserved_bytes for part in taken)
         if amount <= self.room_of(taken).largest_kernel_bytes:
             return changed
@@ -405,20 +435,24 @@ class Capacity:
         return changed
 
     def _changed(self, held: Held, sign: int) -> Capacity:
-        reserved, lowered = dict(self.reserved), dict(self.lowered)
+        reserved, lowered, neighbors = dict(self.reserved), dict(self.lowered), dict(self.neighbors)
         is_production = held.workload_class is WorkloadClass.PRODUCTION
         for part in held.parts:
             reserved[part.uuid] = reserved.get(part.uuid, Reserved()).plus(part, is_production, sign)
-            if held.overcommit == math.inf:
-                continue
-            ratios = list(lowered.get(part.uuid, ()))
-            if sign > 0:
-                ratios.append(held.overcommit)
-            elif held.overcommit in ratios:
-                ratios.remove(held.overcommit)
-            lowered[part.uuid] = tuple(ratios)
+            if held.overcommit != math.inf:
+                lowered[part.uuid] = _counted(lowered.get(part.uuid, ()), held.overcommit, sign)
+            if held.neighbor is not None:
+                neighbors[part.uuid] = _counted(neighbors.get(part.uuid, ()), held.neighbor, sign)
         nodes = {self._by_uuid[part.uuid].node for part in held.parts if part.uuid in self._by_uuid}
-        return self._remember(replace(self, reserved=reserved, lowered=lowered), nodes)
+        return self._remember(replace(self, reserved=reserved, lowered=lowered, neighbors=neighbors), nodes)
+
+
+def _counted(those: tuple[_One, ...], one: _One, sign: int) -> tuple[_One, ...]:
+    """Return these with one more, or without one that is among them."""
+    if sign > 0:
+        return (*those, one)
+    at = those.index(one) if one in those else len(those)
+    return (*those[:at], *those[at + 1 :])
 
 
 def _first_placed(found: Sequence[tuple[Part, ...] | Refusal]) -> tuple[Part, ...] | Refusal:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 
+from jupyter_aliquot.gateway.planning.colocation import NO_LOADS, Loads, Neighbor
 from jupyter_aliquot.gateway.planning.fragmentation import Fragmentation
 from jupyter_aliquot.gateway.planning.node import Demand
 from jupyter_aliquot.gateway.planning.node_choice import NodeOrder
-from jupyter_aliquot.gateway.sizes.grammar import resized_name
+from jupyter_aliquot.gateway.sizes.grammar import base_of, resized_name
 from jupyter_aliquot.gateway.sizes.wish import NO_WISH, Wish
 from jupyter_aliquot.gateway.teams.values import Quotas
 from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription, Reserved
@@ -264,6 +265,7 @@ class LedgerSnapshot:
     is_complete: bool = True
     past: PastUse = field(default_factory=PastUse)
     leaving_devices: frozenset[str] = frozenset()
+    loads: Loads = NO_LOADS
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -334,7 +336,23 @@ class LedgerSnapshot:
                 held = held_of(holding.grant)
                 capacity = capacity.take(held.parts, held.workload_class)
         order = NodeOrder.BEST_FIT if self.quotas is None else self.quotas.node_order
-        return replace(capacity, lowered=self._lowered(), node_order=order, usual=self._usual(order))
+        capacity = replace(capacity, lowered=self._lowered(), node_order=order, usual=self._usual(order))
+        floor = 0.0 if self.quotas is None else self.quotas.neighbor_floor
+        return replace(capacity, neighbors=self._neighbors(), model=self.loads.model, floor=floor)
+
+    def _neighbors(self) -> Mapping[str, tuple[Neighbor, ...]]:
+        """Return the kernels of each device that were measured."""
+        found: dict[str, tuple[Neighbor, ...]] = {}
+        for holding in self.holdings.values() if self.loads is not NO_LOADS else ():
+            neighbor = None if holding.is_evicted else self.neighbor_of(holding)
+            for quota in holding.grant.quotas if neighbor is not None else ():
+                found[quota.uuid] = (*found.get(quota.uuid, ()), neighbor)
+        return found
+
+    def neighbor_of(self, holding: Holding) -> Neighbor | None:
+        """Return a kernel as others on its devices feel it; None where it was never measured."""
+        who, is_normal = holding.requester, holding.grant.request.workload_class is WorkloadClass.PRODUCTION
+        return self.loads.resident(who.kernel_id, who.owner, base_of(who.kernelspec), is_normal=is_normal)
 
     def _usual(self, order: NodeOrder) -> Fragmentation | None:
         """Return the measure of fragmentation by the kernels that run, for the order that needs it."""
@@ -359,7 +377,7 @@ class LedgerSnapshot:
 
     def held(self, holding: Holding) -> Held:
         """Return the parts of a grant, and how far its team lets their devices be overcommitted."""
-        held = held_of(holding.grant)
+        held = replace(held_of(holding.grant), neighbor=self.neighbor_of(holding))
         if self.quotas is None or not self.quotas.lowers_overcommit:
             return held
         return replace(held, overcommit=self.quotas.overcommit_of(holding.grant.owner, holding.requester.teams))
@@ -475,7 +493,7 @@ class Ledger:
     """The current snapshot, which one method changes.
 
     ``quotas`` returns the teams' quotas that are in force at a commit, ``cordon_of`` that of a node,
-    ``past`` the queue's memory, ``leaving_devices`` the devices that go soon.
+    ``past`` the queue's memory, ``leaving_devices`` the devices that go soon, ``loads`` the measured loads.
     """
 
     def __init__(
@@ -484,8 +502,10 @@ class Ledger:
         cordon_of: Callable[[str], Cordon | None] = lambda node: None,
         past: Callable[[], PastUse] = PastUse,
         leaving_devices: Callable[[], frozenset[str]] = frozenset,
+        loads: Callable[[], Loads] = lambda: NO_LOADS,
     ) -> None:
         self._leaving_devices = leaving_devices
+        self._loads = loads
         self._quotas = quotas
         self._cordon_of = cordon_of
         self._past = past
@@ -548,6 +568,7 @@ class Ledger:
             busy=others.busy,
             is_complete=others.is_complete,
             past=self._past(),
+            loads=self._loads(),
         )
 
     def _told_by(

@@ -16,6 +16,7 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from jupyter_aliquot.gateway.planning.colocation import Neighbor
 from jupyter_aliquot.gateway.sizes.wish import NO_WISH, Wish
 from jupyter_aliquot.gpu_hook.placement.placement import WHOLE, Part, Refusal
 from jupyter_aliquot.provisioner.errors import (
@@ -35,8 +36,8 @@ from .queue_policy import by_policy
 from .resize import needs_capacity
 from .wait_reason import WaitReason, apart, cordoned, evicted, evicting, lacking, replaced_kernel, team_quota
 
-# A request, how its memory may leave its devices, its models, and whether its devices are to be in one domain.
-Size = tuple[Request, str, tuple[str, ...], bool]
+# A request, how its memory may leave its devices, its models, whether its devices are to be in one domain, its load.
+Size = tuple[Request, str, tuple[str, ...], bool, "Neighbor | None"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,9 @@ class Pending:
     returns_to: Held | None = None
     wish: Wish = NO_WISH
     is_together: bool = False
+    # The kernelspec without a size. By it a plan finds the load, which it sets.
+    kernelspec: str = ""
+    newcomer: Neighbor | None = None
 
     @property
     def devices(self) -> Held | None:
@@ -75,12 +79,18 @@ class Pending:
     def claimant(self) -> Claimant:
         """The request as quotas look at it."""
         models = self.wish.models
-        return Claimant(self.owner, self.teams, self.request, self.held, self.returns_to, models, self.is_together)
+        asked = (self.request, self.held, self.returns_to, models)
+        return Claimant(self.owner, self.teams, *asked, self.is_together, self.newcomer)
 
     @property
     def size(self) -> Size:
         """The size, for which a plan finds one answer: what two requests have to share to be alike."""
-        return self.request, self.request.residency, self.wish.models, self.is_together
+        return self.request, self.request.residency, self.wish.models, self.is_together, self.newcomer
+
+    @property
+    def measured(self) -> Neighbor | None:
+        """Its load; None where that is an assumption."""
+        return self.newcomer if self.newcomer is not None and self.newcomer.is_measured else None
 
     @property
     def more(self) -> int:
@@ -225,7 +235,7 @@ class Serving:
             self.blocked.append(entry)
         elif entry.deadline is not None and self._now >= entry.deadline:
             capacity = self.capacity.under(self.overcommit_of(entry))
-            why = lacking(capacity, entry.request, entry.held, entry.wish)
+            why = lacking(capacity, entry.request, entry.held, entry.wish, entry.newcomer)
             self.refusals.append(Refuse(entry.kernel_id, self._waited_too_long(entry, why)))
         else:
             self._block(entry, placed)
@@ -238,7 +248,15 @@ class Serving:
         """
         waits = entry.devices is None and max(0.0, self._now - entry.since) < self.locality_seconds
         is_together = waits and entry.request.gpus.hundredths > WHOLE and self._has_domain_for(entry)
-        return entry if entry.is_together == is_together else replace(entry, is_together=is_together)
+        entry = entry if entry.is_together == is_together else replace(entry, is_together=is_together)
+        newcomer = None if entry.devices is not None else self._load_of(entry)
+        return entry if newcomer is None else replace(entry, newcomer=newcomer)
+
+    def _load_of(self, entry: Pending) -> Neighbor | None:
+        """Return the load that a new kernel will probably be to its neighbors; None while none was measured."""
+        share = min(1.0, entry.request.gpus.hundredths / WHOLE)
+        is_normal = _class_of(entry) is WorkloadClass.PRODUCTION
+        return self.snapshot.loads.newcomer(entry.owner, entry.kernelspec, share, is_normal=is_normal)
 
     def _has_domain_for(self, entry: Pending) -> bool:
         size = (entry.request, entry.wish.models)
@@ -333,11 +351,12 @@ class Serving:
         return True if can_leave else None
 
     def _delays_none(self, entry: Pending, placed: tuple[Part, ...], ahead: Sequence[Pending]) -> bool:
-        requests = tuple(dict.fromkeys((one.request, one.wish.models, one.is_together) for one in ahead))
-        key = (entry.request, placed, requests)
+        asked = ((one.request, one.wish.models, one.is_together, one.newcomer) for one in ahead)
+        requests = tuple(dict.fromkeys(asked))
+        key = (entry.request, placed, requests, entry.measured)
         if key not in self._harmless:
-            found = is_harmless(self.snapshot, self.capacity, placed, _class_of(entry), requests)
-            self._harmless[key] = found
+            taken = (placed, _class_of(entry), entry.measured)
+            self._harmless[key] = is_harmless(self.snapshot, self.capacity, taken, requests)
         return self._harmless[key]
 
     def _admit(self, entry: Pending, placed: tuple[Part, ...], *, is_backfilled: bool) -> None:
@@ -353,7 +372,7 @@ class Serving:
 
     def _take(self, entry: Pending, parts: tuple[Part, ...]) -> None:
         before = self.capacity
-        taken = before.under(self.overcommit_of(entry)).take(parts, _class_of(entry))
+        taken = before.under(self.overcommit_of(entry)).take(parts, _class_of(entry), entry.measured)
         self.capacity = taken.under(before.overcommit)
 
     def overcommit_of(self, entry: Pending) -> float:
@@ -490,8 +509,10 @@ def _capacity_in_place(snapshot: LedgerSnapshot, capacity: Capacity, entry: Pend
     given_up = snapshot.held_in_place_of(entry.replaces)
     for held in given_up:
         capacity = capacity.give_back(held)
-    placed = capacity.place(entry.request, models=entry.wish.models) if given_up else None
-    return capacity.take(placed, entry.request.workload_class) if isinstance(placed, tuple) else None
+    load = entry.newcomer
+    placed = capacity.place(entry.request, models=entry.wish.models, newcomer=load) if given_up else None
+    taken = (entry.request.workload_class, entry.measured)
+    return capacity.take(placed, *taken) if isinstance(placed, tuple) else None
 
 
 class _Reasons:
@@ -526,7 +547,8 @@ class _Reasons:
         overcommit = self._served.overcommit_of(entry)
         size = (entry.size, entry.held, overcommit)
         if size not in self._found:
-            self._found[size] = lacking(self._capacity.under(overcommit), entry.request, entry.held, entry.wish)
+            asked = (entry.request, entry.held, entry.wish, entry.newcomer)
+            self._found[size] = lacking(self._capacity.under(overcommit), *asked)
         return self._found[size]
 
     def _fits_apart(self, entry: Pending) -> bool:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from jupyter_aliquot.gateway.sizes.grammar import base_of
 from jupyter_aliquot.gpu_hook.waiting import until_first
 from jupyter_aliquot.provisioner.errors import AliquotError, WithdrawnError
 from jupyter_aliquot.provisioner.resources import Grant, Request
@@ -98,7 +99,8 @@ class Waiting:
 def pending_of(requester: KernelRef, request: Request, since: float, deadline: float | None) -> Pending:
     """Return the request of a kernel that is to start, for the planner."""
     of, wish = (requester.kernel_id, requester.owner), requester.wish
-    return Pending(*of, request, since, deadline, None, requester.teams, requester.replaces, wish=wish)
+    asked = (request, since, deadline, None, requester.teams, requester.replaces)
+    return Pending(*of, *asked, wish=wish, kernelspec=base_of(requester.kernelspec))
 
 
 def growth_of(holding: Holding, request: Request, since: float, shown_since: float) -> Waiting:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Protocol
 
 from jupyter_aliquot.gateway.base.lead import ALONE, Lead
+from jupyter_aliquot.gateway.planning.colocation import NO_LOADS, Loads
 from jupyter_aliquot.gateway.teams.values import Quotas
 from jupyter_aliquot.provisioner.resources import Grant, Request
 
@@ -82,6 +83,8 @@ class AdmissionSettings:
     quotas: Callable[[], Quotas | None] = lambda: None
     # Returns the queue's memory.
     past: Callable[[], PastUse] = PastUse
+    # Returns what kernels were measured to use of their devices.
+    loads: Callable[[], Loads] = lambda: NO_LOADS
     # Returns what an earlier gateway knew of a kernel's grant; None for nothing.
     tenure_of: Callable[[str], Tenure | None] = lambda kernel_id: None
     # Returns the cordon of a node; None for one that is not cordoned.

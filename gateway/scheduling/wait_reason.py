@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from jupyter_aliquot.gateway.base.lead import CUT_OFF
+from jupyter_aliquot.gateway.planning.colocation import Neighbor
 from jupyter_aliquot.gateway.reports import kernel as reports
 from jupyter_aliquot.gateway.sizes.wish import NO_WISH, Wish
 from jupyter_aliquot.gpu_hook.placement.host_memory import HostShortage
@@ -30,6 +31,7 @@ class WaitCode(str, Enum):
     HOST_MEMORY = "host_memory"
     REPLACED_KERNEL = "replaced_kernel"  # it gets the room of a kernel that has not ended yet
     LOCALITY = "locality"  # enough is free, but not in one NVLink or PCIe domain
+    NEIGHBORS = "neighbors"  # enough is free, but kernels there and it would slow each other too much
     TEAM_QUOTA = "team_quota"  # its team may take no more now
     EVICTING = "evicting"  # kernels leave their GPU for it
     EVICTED = "evicted"  # it runs, left its GPU for another request, and waits to return
@@ -79,7 +81,7 @@ class WaitReason:
             return f"Needs {self._needed()}; kernels that have it on loan are leaving their GPU"
         if self.code is WaitCode.EVICTED:
             return f"Evicted; needs {self._needed()} on its own device again"
-        if self.code in (WaitCode.TEAM_QUOTA, WaitCode.CORDONED, WaitCode.LOCALITY):
+        if self.code in (WaitCode.TEAM_QUOTA, WaitCode.CORDONED, WaitCode.LOCALITY, WaitCode.NEIGHBORS):
             return f"Needs {self._needed()}; {self.detail}"
         if self.code is WaitCode.AGENT_UNAVAILABLE:
             what = self.detail if self.detail == CUT_OFF else f"the node agent does not answer: {self.detail}"
@@ -161,6 +163,15 @@ def apart(request: Request, seconds: float) -> WaitReason:
     return replace(_asked(WaitCode.LOCALITY, request), detail=detail)
 
 
+def neighbors(request: Request, floor: float) -> WaitReason:
+    """The reason of a request that would fit, and that kernels of normal priority refuse as a neighbor."""
+    detail = (
+        f"enough is free, but beside the kernels there one of normal priority would run below {floor:g} of its speed "
+        "alone (neighborFloor)"
+    )
+    return replace(_asked(WaitCode.NEIGHBORS, request), detail=detail)
+
+
 def cordoned(request: Request, detail: str) -> WaitReason:
     """The reason of a request that gets nothing on a cordoned node."""
     return replace(_asked(WaitCode.CORDONED, request), detail=detail)
@@ -181,14 +192,22 @@ def replaced_kernel(request: Request) -> WaitReason:
     return _asked(WaitCode.REPLACED_KERNEL, request)
 
 
-def lacking(capacity: Capacity, request: Request, held: Held | None = None, wish: Wish = NO_WISH) -> WaitReason:
+def lacking(
+    capacity: Capacity,
+    request: Request,
+    held: Held | None = None,
+    wish: Wish = NO_WISH,
+    newcomer: Neighbor | None = None,
+) -> WaitReason:
     """Return what of *capacity* is too little for *request*.
 
-    ``held``: what a running kernel has already.
+    ``held``: what a running kernel has already. ``newcomer``: its load.
     """
     capacity = replace(capacity, closed=frozenset())
-    refusal = capacity.place(request, held, wish.models)
+    refusal = capacity.place(request, held, wish.models, newcomer=newcomer)
     is_refused = held is None and not isinstance(refusal, tuple)
+    if is_refused and newcomer is not None and isinstance(capacity.place(request, models=wish.models), tuple):
+        return neighbors(request, capacity.floor)
     if is_refused and capacity.shut and isinstance(capacity.open().place(request, models=wish.models), tuple):
         return cordoned(request, "the GPUs that have room are cordoned")
     if isinstance(refusal, tuple):

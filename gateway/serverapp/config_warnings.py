@@ -14,10 +14,10 @@ from traitlets import HasTraits, TraitError
 from traitlets.config import Config
 
 from jupyter_aliquot.gateway.auth.identity import AliquotIdentityProvider, tells_people_apart
-from jupyter_aliquot.gateway.containers.planner import base_of
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
 from jupyter_aliquot.gateway.sharing.authorizer import AliquotAuthorizer
+from jupyter_aliquot.gateway.sizes.grammar import base_of
 
 
 def refuse_unknown(config: Config, classes: Iterable[type[HasTraits]]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from jupyter_aliquot.provisioner.errors import SizeNameError
 from jupyter_aliquot.provisioner.grants.codec import NO_FOLDER
@@ -52,6 +53,18 @@ class SizedName:
     base: str
     request: Request
     host: HostPart = NO_HOST_PART
+
+
+@lru_cache(maxsize=4096)
+def base_of(kernel_name: str) -> str:
+    """Return the base of a kernelspec's name: the name itself, if it is no size."""
+    if (plain := parse_plain_name(kernel_name)) is not None:
+        return plain
+    try:
+        sized = parse_size_name(kernel_name)
+    except SizeNameError:
+        return kernel_name
+    return kernel_name if sized is None else sized.base
 
 
 def parse_size_name(name: str, largest: GpuShare | None = None) -> SizedName | None:

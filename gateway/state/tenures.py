@@ -1,4 +1,4 @@
-"""The tenures of this gateway's grants, and the queue's memory, in files that outlive it."""
+"""The tenures of this gateway's grants, and the queue's memory, in files that outlive it; and measured loads."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from jupyter_aliquot.gateway.scheduling.ledger import Holding, LedgerSnapshot
 from jupyter_aliquot.gateway.scheduling.lending.tenure import Tenure, tenure_of
 
 from .kept_file import KeptFile
+from .load_memory import LoadMemory
 from .queue_memory import QueueMemory
 
 
@@ -24,6 +25,7 @@ class Tenures:
         # Not durable: kernels do not outlive a power cut.
         self._file = KeptFile(path, "tenures", clock, log)
         self.queue = QueueMemory(path and path.with_name("queue-memory.json"), clock, log)
+        self.loads = LoadMemory()
         self._offset = clock.wall() - clock.now()
         nothing: dict[str, Tenure] = {}
         self._found = self._file.read(_tenures, nothing)
@@ -39,6 +41,7 @@ class Tenures:
     def note(self, ledger: LedgerSnapshot) -> None:
         """Note the grants. Called after each cycle of admission."""
         self.queue.note(ledger)
+        self.loads.note(ledger)
         before, noted = self._holdings, self._noted
         if not self._file.is_kept or ledger.holdings is before:
             return

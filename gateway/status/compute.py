@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from jupyter_aliquot.gateway.reports.kernel import Compute, KernelDevice
+from jupyter_aliquot.gateway.reports.kernel import Compute, KernelDevice, Load
 from jupyter_aliquot.gateway.reports.status import ComputeControl
-from jupyter_aliquot.gpu_hook.client.compute_reports import ComputeControl as ControlStatus, ComputeStatus
+from jupyter_aliquot.gpu_hook.client.compute_reports import ComputeControl as ControlStatus, ComputeStatus, DeviceLoad
 
 
 def compute_report(compute: ComputeStatus | None) -> Compute | None:
@@ -29,6 +29,13 @@ def compute_report(compute: ComputeStatus | None) -> Compute | None:
         "paused": compute.unholdable,
         "has_hard_limit": compute.is_capped,
     }
+
+
+def load_report(load: DeviceLoad | None) -> Load | None:
+    """Return a kernel's ``load`` on one device; None until it has worked."""
+    if load is None:
+        return None
+    return {"gpu": load.gpu, "memory": load.memory, "seconds": load.seconds, "alone": load.is_alone}
 
 
 def control_report(control: ControlStatus | None) -> ComputeControl | None:

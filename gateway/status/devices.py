@@ -5,18 +5,19 @@ One pass over the kernels serves all devices. A report names no other user.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 
-from jupyter_aliquot.gateway.reports.status import Device
+from jupyter_aliquot.gateway.planning.colocation import Interference, Profile
+from jupyter_aliquot.gateway.reports.status import Device, PredictedSpeed
+from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
+from jupyter_aliquot.gateway.state.load_memory import profile_of
 from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus, KernelDeviceStatus, NodeStatus
 
 from .compute import control_report
 
 # Begins the reason of a device's overcommit that a team lowers. The agent knows no teams.
 A_TEAM_THERE = "a team whose kernels are there"
-NOT_LOWERED: Mapping[str, float] = MappingProxyType({})
+NOTHING_KNOWN = LedgerSnapshot()
 
 
 @dataclass
@@ -27,6 +28,7 @@ class _Sums:
     reserved: int = 0
     swapped: int = 0
     burstable: int = 0
+    profiles: list[Profile] = field(default_factory=list)
 
     def add(self, part: KernelDeviceStatus) -> None:
         """Add one kernel's part of the device."""
@@ -51,20 +53,22 @@ class DeviceSums:
             for part in kernel.devices:
                 if part.uuid in self._all:
                     self._all[part.uuid].add(part)
+                    if (profile := profile_of((part,))) is not None:
+                        self._all[part.uuid].profiles.append(profile)
                     self._owners.setdefault((kernel.owner, part.uuid), _Sums()).add(part)
 
-    def reports(self, name: str, of_teams: Mapping[str, float] = NOT_LOWERED) -> list[Device]:
+    def reports(self, name: str, ledger: LedgerSnapshot = NOTHING_KNOWN) -> list[Device]:
         """Return all devices of the node.
 
-        ``name``: the user whose kernels count as "mine". ``of_teams``: the overcommit of devices, by
-        uuid, that teams lower.
+        ``name``: the user whose kernels count as "mine". ``ledger``: the overcommit that teams lower,
+        and the model of kernels that share a device.
         """
         nothing, of_node = _Sums(), self._status.oversubscription
         found = []
         for device in self._status.devices:
             mine = self._owners.get((name, device.uuid), nothing)
-            report = _device(device, of_node, self._all[device.uuid], mine)
-            _lower(report, of_teams.get(device.uuid))
+            report = _device(device, of_node, self._all[device.uuid], mine, ledger.loads.model)
+            _lower(report, ledger.team_overcommit.get(device.uuid))
             found.append(report)
         return found
 
@@ -76,7 +80,12 @@ def _lower(report: Device, of_team: float | None) -> None:
         report["overcommit_reason"] = f"{A_TEAM_THERE} has overcommit {of_team:g} in the quota file"
 
 
-def _device(device: DeviceStatus, of_node: float, of_kernels: _Sums, mine: _Sums) -> Device:
+def _predicted(of_kernels: _Sums, model: Interference) -> PredictedSpeed | None:
+    speed = model.slowest(of_kernels.profiles)
+    return None if speed is None else {"mean": speed.mean, "low": speed.low, "high": speed.high}
+
+
+def _device(device: DeviceStatus, of_node: float, of_kernels: _Sums, mine: _Sums, model: Interference) -> Device:
     return {
         "index": device.index,
         "uuid": device.uuid,
@@ -97,4 +106,5 @@ def _device(device: DeviceStatus, of_node: float, of_kernels: _Sums, mine: _Sums
         "overcommit": of_node if device.overcommit is None else device.overcommit,
         "overcommit_reason": device.overcommit_reason or None,
         "compute_control": control_report(device.compute_control),
+        "predicted_speed": _predicted(of_kernels, model),
     }

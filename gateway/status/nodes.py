@@ -11,8 +11,9 @@ from jupyter_aliquot.gateway.base.clock import iso
 from jupyter_aliquot.gateway.nodes.remote_node import RemoteNodeView
 from jupyter_aliquot.gateway.reports.status import Device, RemoteNode, Status
 from jupyter_aliquot.gateway.scheduling.cordons import Cordon
+from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
 
-from .devices import NOT_LOWERED
+from .devices import NOTHING_KNOWN
 from .node_schedule import cordon_report
 from .report_cache import ReportMemo
 
@@ -24,25 +25,25 @@ def nodes_report(
     name: str,
     memo: ReportMemo,
     cordons: Mapping[str, Cordon],
-    of_teams: Mapping[str, float] = NOT_LOWERED,
+    ledger: LedgerSnapshot = NOTHING_KNOWN,
 ) -> list[RemoteNode]:
     """Return the nodes on other machines.
 
-    ``name``: the user whose kernels count as "mine". ``of_teams``: the overcommit of devices, by
-    uuid, that teams lower. An unknown node keeps the devices that its agent last told.
+    ``name``: the user whose kernels count as "mine". ``ledger``: what teams lower, and the model of
+    kernels that share a device. An unknown node keeps the devices that its agent last told.
     """
     memo.forget_nodes({node.name for node in nodes})
-    return [_node_report(node, name, memo, cordons.get(node.name), of_teams) for node in nodes]
+    return [_node_report(node, name, memo, cordons.get(node.name), ledger) for node in nodes]
 
 
 def _node_report(
-    node: RemoteNodeView, name: str, memo: ReportMemo, cordon: Cordon | None, of_teams: Mapping[str, float]
+    node: RemoteNodeView, name: str, memo: ReportMemo, cordon: Cordon | None, ledger: LedgerSnapshot
 ) -> RemoteNode:
     devices: list[Device] = []
     message = node.message
     try:
         if node.status is not None:
-            devices = memo.devices_of(node.name, node.status).reports(name, of_teams)
+            devices = memo.devices_of(node.name, node.status).reports(name, ledger)
     except Exception as error:  # one node's report fails no other's
         log.exception("node=unreadable name=%s", node.name)
         message = f"{message} Its devices cannot be shown: {error!r:.200}".strip()

@@ -168,10 +168,8 @@ def _without_kernels(snapshot: StatusSnapshot, who: User) -> Status:
             "invitations": snapshot.invitations_of(who),
         },
         "node": node_report(snapshot),
-        "nodes": nodes_report(
-            snapshot.nodes, who.name, snapshot.memo, snapshot.cordons, snapshot.ledger.team_overcommit
-        ),
-        "devices": snapshot.memo.devices(status).reports(who.name, snapshot.ledger.team_overcommit) if status else [],
+        "nodes": nodes_report(snapshot.nodes, who.name, snapshot.memo, snapshot.cordons, snapshot.ledger),
+        "devices": snapshot.memo.devices(status).reports(who.name, snapshot.ledger) if status else [],
         "queue": {"length": snapshot.queue_length},
         "kernels": [],
     }

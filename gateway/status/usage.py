@@ -14,7 +14,7 @@ from jupyter_aliquot.gateway.reports.kernel import HostMemory, KernelDevice, Unc
 from jupyter_aliquot.gpu_hook.client.reports import HostMemoryStatus, KernelDeviceStatus, KernelStatus, UnhookedProcess
 from jupyter_aliquot.provisioner.resources import Quota
 
-from .compute import compute_report
+from .compute import compute_report, load_report
 from .residency import over_limit_bytes, residency_report
 
 
@@ -66,6 +66,7 @@ def _device(part: KernelDeviceStatus) -> KernelDevice:
         "busy_seconds": part.busy_seconds,
         "context_bytes": part.context_bytes,
         "compute": compute_report(part.compute),
+        "load": load_report(part.load),
     }
 
 

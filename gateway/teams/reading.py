@@ -14,7 +14,7 @@ from .values import ANY_MODEL, BORROWERS, ENDED, NOTHING, QUEUE_ORDERS, TEAM_ORD
 from .yaml_nodes import Problem, Problems, Value, read_yaml
 
 _FILE = ("organization", "queue", "defaults", "teams", "budgets")
-_QUEUE = ("order", "backfill", "placement", "usageHalfLife", "localityWait")
+_QUEUE = ("order", "backfill", "placement", "usageHalfLife", "localityWait", "neighborFloor")
 _POLICY = ("overQuotaWeight", "reclaimMinRuntime", "mayBeEnded", "borrowingPriority", "overcommit", "queueOrder")
 _MEMBERS = ("parent", "users", "groups", "formerNames")
 TEAM_KEYS = (*_MEMBERS, "nominalQuota", "borrowingLimit", "lendingLimit", *_POLICY)
@@ -57,6 +57,7 @@ def _read(document: Value) -> Quotas:
     half_life = queue["usageHalfLife"].seconds() if "usageHalfLife" in queue else None
     default = _policy(Team(""), top["defaults"].fields(_POLICY)) if "defaults" in top else Team("")
     locality = queue["localityWait"].seconds() if "localityWait" in queue else None
+    floor = queue["neighborFloor"].part() if "neighborFloor" in queue else None
     teams = {}
     for name, line, value in top["teams"].entries() if "teams" in top else ():
         teams[name] = _team(default, name, line, value)
@@ -71,6 +72,7 @@ def _read(document: Value) -> Quotas:
         half_life or None,
         budgets,
         locality or 0.0,
+        floor or 0.0,
     )
 
 

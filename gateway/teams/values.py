@@ -79,6 +79,7 @@ class Quotas:
 
     ``usage_half_life``: seconds after which half of a team's use over quota is forgotten; None: at once.
     ``locality_seconds``: how long a request waits for devices of one NVLink or PCIe domain.
+    ``neighbor_floor``: the part of its speed alone below which a kernel of normal priority refuses a neighbor.
     """
 
     organization: str = ""
@@ -89,6 +90,7 @@ class Quotas:
     usage_half_life: float | None = None
     budgets: Budgets = NO_BUDGETS
     locality_seconds: float = 0.0
+    neighbor_floor: float = 0.0
 
     @cached_property
     def lowers_overcommit(self) -> bool:

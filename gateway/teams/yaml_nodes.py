@@ -103,6 +103,13 @@ class Value:
         self.refuse("a number above 0, such as 2 or 0.5")
         return None
 
+    def part(self) -> float | None:
+        found = float(self._number() or "nan")
+        if 0 <= found <= 1:
+            return found
+        self.refuse("a number from 0 to 1, such as 0.9; 0 is off")
+        return None
+
     def number_from_one(self) -> float | None:
         found = float(self._number() or "nan")
         if 1 <= found < math.inf:

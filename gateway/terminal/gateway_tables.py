@@ -46,7 +46,7 @@ def gateway_view(report: Mapping[str, Any], url: str) -> RenderableType:
     parts += [Text(printable(node["message"]), style="red")] if node["message"] else []
     parts += [Text(line, style="red") for line in cordon_lines(node["name"], node.get("cordon"))]
     parts.append(_devices_table(report["devices"]))
-    parts += [Text(line) for line in overcommit_lines(report["devices"])]
+    parts += [Text(line) for line in (*overcommit_lines(report["devices"]), *speed_lines(report["devices"]))]
     parts += nodes_lines(report.get("nodes", ()))
     holders = [kernel for kernel in kernels if kernel["devices"] and kernel["state"] != "ended"]
     parts.append(_holders_table(holders) if holders else Text("No kernel holds a GPU."))
@@ -83,6 +83,16 @@ def overcommit_lines(devices: Iterable[Mapping[str, Any]]) -> list[str]:
         printable(f"gpu{one['index']}: overcommit: {one['overcommit']:g} times its memory; {one['overcommit_reason']}")
         for one in devices
         if one.get("overcommit_reason")
+    ]
+
+
+def speed_lines(devices: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return, for each device that measured kernels share, how fast the slowest runs while all work."""
+    return [
+        f"gpu{one['index']}: while all its kernels work, the slowest probably has {speed['mean']:.2f} of its speed "
+        f"alone ({speed['low']:.2f} to {speed['high']:.2f})"
+        for one in devices
+        if (speed := one.get("predicted_speed"))
     ]
 
 

@@ -37,6 +37,20 @@ class ComputeStatus:
 
 
 @dataclass(frozen=True)
+class DeviceLoad:
+    """How much of a device a kernel uses while it works there: parts of the time, 0 to 1.
+
+    ``memory`` is the time of reads and writes; 0 where the driver does not tell it, as the software GPU.
+    ``seconds`` is the time with work that was looked at. ``is_alone``: no other kernel worked then.
+    """
+
+    gpu: float
+    memory: float
+    seconds: float
+    is_alone: bool
+
+
+@dataclass(frozen=True)
 class ComputeControl:
     """The control of one device's time. ``contended``: it is in force there now."""
 
@@ -66,6 +80,17 @@ def read_compute(report: Mapping[str, Any] | None) -> ComputeStatus | None:
         is_capped=bool(report.get("is_capped", False)),
     )
     return checked(made)
+
+
+def read_load(report: Mapping[str, Any] | None) -> DeviceLoad | None:
+    """Return the load, or None for a kernel without, and for an agent that tells none.
+
+    Raises the exceptions of read_compute.
+    """
+    if report is None:
+        return None
+    gpu, memory = (min(1.0, max(0.0, float(report[name]))) for name in ("gpu", "memory"))
+    return checked(DeviceLoad(gpu, memory, float(report["seconds"]), bool(report["is_alone"])))
 
 
 def read_compute_control(report: Mapping[str, Any] | None) -> ComputeControl | None:

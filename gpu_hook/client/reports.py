@@ -11,7 +11,14 @@ from functools import cache
 from typing import Any, TypeVar, cast
 
 from .checks import checked
-from .compute_reports import ComputeControl, ComputeStatus, read_compute, read_compute_control
+from .compute_reports import (
+    ComputeControl,
+    ComputeStatus,
+    DeviceLoad,
+    read_compute,
+    read_compute_control,
+    read_load,
+)
 from .residency_reports import (
     HostCopies,
     LeaseEvent,
@@ -195,6 +202,7 @@ class KernelDeviceStatus:
     # When a process last went on without refused memory, in seconds since the epoch.
     short_at: float | None = None
     compute: ComputeStatus | None = None
+    load: DeviceLoad | None = None  # None until it has worked, and from an earlier agent
 
 
 @dataclass(frozen=True)
@@ -361,7 +369,8 @@ def read_device(report: Mapping[str, Any]) -> DeviceStatus:
 
 
 def _read_kernel_device(report: Mapping[str, Any]) -> KernelDeviceStatus:
-    return _read(KernelDeviceStatus, report, compute=read_compute(report.get("compute")))
+    compute, load = read_compute(report.get("compute")), read_load(report.get("load"))
+    return _read(KernelDeviceStatus, report, compute=compute, load=load)
 
 
 def read_kernel(report: Mapping[str, Any]) -> KernelStatus:

@@ -42,6 +42,8 @@ class DeviceState:
     backed_hundredths: int | None = None  # None: all that is free
     backed_bytes: int | None = None
     firm_bytes: int | None = None  # None: all that is free
+    # What it costs to run beside its kernels, by a planner that knows their loads: the less, the sooner it is chosen.
+    interference: tuple[float, float] = (0.0, 0.0)
 
     def emptied(self) -> DeviceState:
         """Return the device with nothing reserved."""
@@ -292,13 +294,15 @@ def _search(usable: Sequence[DeviceState], asked: _Asked) -> tuple[Part, ...] | 
 
     A device that holds a whole part also holds the rest, so no choice blocks another. Devices that
     have the memory themselves come first; beyond that, kernels are spread, since they will take
-    turns.
+    turns. Of devices alike in that, the one with the least interference is taken, then the first.
     """
     whole_count, rest = divmod(asked.hundredths, WHOLE)
     if whole_count + bool(rest) > MAX_DEVICES:
         return None
     whole = [d for d in usable if asked.fits(d, WHOLE)] if whole_count else []
-    whole.sort(key=lambda d: (not asked.is_backed(d, WHOLE), d.memory_bytes, -d.free_hundredths, d.index))
+    whole.sort(
+        key=lambda d: (not asked.is_backed(d, WHOLE), d.memory_bytes, -d.free_hundredths, d.interference, d.index)
+    )
     if len(whole) < whole_count:
         return None
     chosen = [(device, WHOLE) for device in whole[:whole_count]]
@@ -309,9 +313,10 @@ def _search(usable: Sequence[DeviceState], asked: _Asked) -> tuple[Part, ...] | 
             return None
         backed = [d for d in partial if asked.is_backed(d, rest)]
         if backed:
-            chosen.append((min(backed, key=lambda d: (*d.backed, d.index)), rest))
+            chosen.append((min(backed, key=lambda d: (*d.backed, d.interference, d.index)), rest))
         else:
-            chosen.append((min(partial, key=lambda d: (-d.free_hundredths, -d.free_bytes, d.index)), rest))
+            spread = min(partial, key=lambda d: (-d.free_hundredths, -d.free_bytes, d.interference, d.index))
+            chosen.append((spread, rest))
     return tuple(asked.part(device, part) for device, part in chosen)
 
 

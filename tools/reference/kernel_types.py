@@ -29,6 +29,7 @@ _USAGE = ("memory_limit_bytes", "devices")
 # Each struct: the place of its schema, and what it is. A struct comes after its parts.
 _STRUCTS = {
     "Compute": ("Compute", "A kernel's part of a device's time in the last second or so."),
+    "Load": ("Load", "A kernel's use of a device while it works there."),
     "KernelDevice": ("KernelDevice", "The part of one device that a kernel has."),
     "MemoryQueue": ("Residency.queued", "A kernel's wait for memory: to be restored, or for a larger allocation."),
     "Moving": ("Residency.moving", "A copy of memory that is under way."),

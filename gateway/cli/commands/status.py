@@ -25,6 +25,7 @@ from jupyter_aliquot.gateway.terminal.gateway_tables import (
     nodes_lines,
     overcommit_lines,
     queue_rows,
+    speed_lines,
     waiting_kernels,
 )
 from jupyter_aliquot.gateway.terminal.node_table import cordon_lines
@@ -93,10 +94,11 @@ class StatusCommand(Command):
             return _view_elsewhere(gateways, str(error))
         kernels = known_to_gateway(gateways)
         ended = ended_kernels(kernels or ())
-        nodes, cordon, lowered = ([], None, []) if kernels is None else nodes_of(gateways)
+        nodes, cordon, devices = ([], None, []) if kernels is None else nodes_of(gateways)
         return Group(
             status_view(status, None if kernels is None else queue_rows(waiting_kernels(kernels))),
-            *(Text(line) for line in overcommit_lines(lowered)),
+            *(Text(line) for line in overcommit_lines(lowered_by_teams(devices))),
+            *(Text(line) for line in speed_lines(devices)),
             *(Text(line, style="red") for line in cordon_lines(status.node, cordon)),
             *nodes_lines(nodes),
             *(Text(line, style="red") for line in doubt_lines(doubtful_kernels(kernels or ()))),
@@ -112,7 +114,7 @@ class StatusCommand(Command):
             there = f". Read {gateways.elsewhere[-1].url}aliquot/api/v1/status instead" if gateways.elsewhere else ""
             raise CommandError(f"{error}{there}") from None
         kernels = known_to_gateway(gateways)
-        nodes, cordon, lowered = (None, None, []) if kernels is None else nodes_of(gateways)
+        nodes, cordon, devices = (None, None, []) if kernels is None else nodes_of(gateways)
         return {
             **{name: value for name, value in answer.items() if name not in {"id", "ok"}},
             "queue": None if kernels is None else waiting_kernels(kernels),
@@ -121,7 +123,8 @@ class StatusCommand(Command):
             "nodes": nodes,
             "cordon": cordon,
             "lowered_by_teams": [
-                {name: one[name] for name in ("uuid", "index", "overcommit", "overcommit_reason")} for one in lowered
+                {name: one[name] for name in ("uuid", "index", "overcommit", "overcommit_reason")}
+                for one in lowered_by_teams(devices)
             ],
         }
 
@@ -140,13 +143,13 @@ def known_to_gateway(gateways: Gateways) -> list[_Answer] | None:
 
 
 def nodes_of(gateways: Gateways) -> tuple[list[_Answer], _Answer | None, Sequence[Mapping[str, Any]]]:
-    """Return the gateway's nodes on other machines, and of its own node the cordon and the devices that teams limit.
+    """Return the gateway's nodes on other machines, and of its own node the cordon and the devices.
 
     An earlier gateway knows none of it.
     """
     try:
         answer = gateways.ask("status", _ANSWER_SECONDS)[1]
-        return answer["nodes"], answer["node"].get("cordon"), lowered_by_teams(answer["devices"])
+        return answer["nodes"], answer["node"].get("cordon"), answer["devices"]
     except (NoGatewayHere, GatewayRefusal, KeyError, TypeError):
         return [], None, []
 

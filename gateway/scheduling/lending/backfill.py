@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 
+from jupyter_aliquot.gateway.planning.colocation import Neighbor
 from jupyter_aliquot.gateway.scheduling.capacity import Capacity, Held
 from jupyter_aliquot.gateway.scheduling.ledger import Holding, LedgerSnapshot
 from jupyter_aliquot.gateway.scheduling.resize import held_of
@@ -21,21 +22,18 @@ from jupyter_aliquot.provisioner.resources import Request, WorkloadClass
 # The futures of a device are the sets of its kernels that have ended. Above so many kernels they are
 # not all looked at, and no request passes there.
 _MOST_KERNELS = 6
-# A request, the models that it takes, and whether its devices are to be in one domain.
-Asked = tuple[Request, tuple[str, ...], bool]
+# A request, the models that it takes, whether its devices are to be in one domain, and its load.
+Asked = tuple[Request, tuple[str, ...], bool, Neighbor | None]
+# The parts of a kernel, its class, and its load where that was measured.
+Taken = tuple[Sequence[Part], WorkloadClass, Neighbor | None]
 
 
-def is_harmless(
-    snapshot: LedgerSnapshot,
-    capacity: Capacity,
-    parts: Sequence[Part],
-    workload_class: WorkloadClass,
-    ahead: Sequence[Asked],
-) -> bool:
+def is_harmless(snapshot: LedgerSnapshot, capacity: Capacity, taken: Taken, ahead: Sequence[Asked]) -> bool:
     """Return whether a kernel with these parts delays none of the requests *ahead*, whatever ends when.
 
     Kernels of other programs are not known one by one: a device that has such is not passed on.
     """
+    parts, workload_class, load = taken
     rule = capacity.room_of(parts).rule
     if rule.most > 1 and snapshot.quotas is not None and snapshot.quotas.lowers_overcommit:
         return False  # who joins a device decides how far it is shared
@@ -43,12 +41,12 @@ def is_harmless(
         return False  # all devices share the host's memory for copies
     for part in parts:
         residents = _residents(snapshot, capacity, part.uuid)
-        if residents is None or any(request.gpus.hundredths > WHOLE for request, _, _ in ahead):
+        if residents is None or any(request.gpus.hundredths > WHOLE for request, *_ in ahead):
             return False
         alone = capacity.of_device(part.uuid)
         for future in _futures(alone, residents):
-            taken = future.take((part,), workload_class)
-            if any(_is_delayed(future, taken, asked) for asked in ahead):
+            after = future.take((part,), workload_class, load)
+            if any(_is_delayed(future, after, asked) for asked in ahead):
                 return False
     return True
 
@@ -62,7 +60,7 @@ def backfilled_before(snapshot: LedgerSnapshot, kernel_id: str, since: float) ->
 
 def _residents(snapshot: LedgerSnapshot, capacity: Capacity, uuid: str) -> list[Held] | None:
     """Return what each kernel holds of this device; None if other programs hold some of it."""
-    found = [_on_device(holding, uuid) for holding in snapshot.holdings.values() if not holding.is_evicted]
+    found = [_on_device(snapshot, holding, uuid) for holding in snapshot.holdings.values() if not holding.is_evicted]
     residents = [held for held in found if held.parts]
     known = sum(part.hundredths for held in residents for part in held.parts)
     reserved = capacity.reserved.get(uuid)
@@ -71,9 +69,10 @@ def _residents(snapshot: LedgerSnapshot, capacity: Capacity, uuid: str) -> list[
     return residents
 
 
-def _on_device(holding: Holding, uuid: str) -> Held:
+def _on_device(snapshot: LedgerSnapshot, holding: Holding, uuid: str) -> Held:
     held = held_of(holding.grant)
-    return replace(held, parts=tuple(part for part in held.parts if part.uuid == uuid))
+    there = tuple(part for part in held.parts if part.uuid == uuid)
+    return replace(held, parts=there, neighbor=snapshot.neighbor_of(holding) if there else None)
 
 
 def _futures(capacity: Capacity, residents: Sequence[Held]) -> Iterator[Capacity]:
@@ -88,9 +87,9 @@ def _futures(capacity: Capacity, residents: Sequence[Held]) -> Iterator[Capacity
 
 def _is_delayed(before: Capacity, after: Capacity, asked: Asked) -> bool:
     """Return whether a request fits the one capacity and not the other, in one domain or anywhere."""
-    request, models, is_together = asked
+    request, models, is_together, load = asked
     return any(
-        isinstance(before.place(request, models=models, is_together=one), tuple)
-        and not isinstance(after.place(request, models=models, is_together=one), tuple)
+        isinstance(before.place(request, models=models, is_together=one, newcomer=load), tuple)
+        and not isinstance(after.place(request, models=models, is_together=one, newcomer=load), tuple)
         for one in {False, is_together}
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 
+from jupyter_aliquot.gateway.planning.colocation import Neighbor
 from jupyter_aliquot.gateway.scheduling.capacity import Capacity, Held
 from jupyter_aliquot.gateway.scheduling.ledger import Holding, LedgerSnapshot
 from jupyter_aliquot.gateway.sizes.wish import is_of_model
@@ -27,6 +28,7 @@ class Claimant:
 
     ``returns_to`` are the parts of an evicted kernel, which it gets again or none. ``models`` are those that it takes,
     the preferred one first; empty: any. ``is_together``: its devices are to be in one NVLink or PCIe domain.
+    ``newcomer`` is its load.
     """
 
     owner: str
@@ -36,6 +38,7 @@ class Claimant:
     returns_to: Held | None = None
     models: tuple[str, ...] = ()
     is_together: bool = False
+    newcomer: Neighbor | None = None
 
     @property
     def more(self) -> int:
@@ -51,7 +54,8 @@ class Claimant:
     def place(self, capacity: Capacity) -> tuple[Part, ...] | Refusal:
         """Return its parts, or the reason why it does not fit."""
         if self.returns_to is None:
-            return capacity.place(self.request, self.held, self.models, is_together=self.is_together)
+            asked = (self.request, self.held, self.models)
+            return capacity.place(*asked, is_together=self.is_together, newcomer=self.newcomer)
         return capacity.place_back(self.request, self.returns_to.parts)
 
 

@@ -33,7 +33,9 @@ class DriverError(Exception):
 class DeviceReading:
     """One look at one device.
 
-    ``busy`` is GPU time in seconds by pid, of the last ``covered_seconds``. ``processes`` are those
+    ``busy`` is GPU time in seconds by pid, of the last ``covered_seconds``, and ``moving`` the part of
+    them in which the device's memory was read or written for it; the software GPU tells none.
+    ``processes`` are those
     that the driver sees on the device, with their bytes there (None: the driver does not report
     them). ``compute_mode`` (``default``, ``exclusive``, ``prohibited``) and ``is_persistent`` are
     the driver's settings; empty and None where it does not tell them.
@@ -46,6 +48,7 @@ class DeviceReading:
     power_watts: float | None = None
     is_lost: bool = False
     busy: Mapping[int, float] = field(default_factory=dict)
+    moving: Mapping[int, float] = field(default_factory=dict)
     covered_seconds: float = 0.0
     processes: Mapping[int, int | None] = field(default_factory=dict)
     driver_version: str = ""

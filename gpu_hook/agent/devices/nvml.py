@@ -117,7 +117,7 @@ class NvmlSource:
     def _read_device(self, facts: DeviceFacts, handle: Any) -> DeviceReading:
         # First: reading the memory may make the driver forget a process that just ended, and its
         # last work with it.
-        busy, covered_seconds = self._read_busy(facts.uuid, handle)
+        busy, moving, covered_seconds = self._read_busy(facts.uuid, handle)
         try:
             _, used = _read_memory(handle)
         except pynvml.NVMLError as error:
@@ -133,6 +133,7 @@ class NvmlSource:
             temperature_celsius=celsius,
             power_watts=watts,
             busy=busy,
+            moving=moving,
             covered_seconds=covered_seconds,
             processes=_read_processes(handle),
             driver_version=self._driver_version,
@@ -151,8 +152,8 @@ class NvmlSource:
         celsius = _optional(lambda: int(pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)))
         return celsius, _optional(lambda: float(pynvml.nvmlDeviceGetPowerUsage(handle)) / 1000)
 
-    def _read_busy(self, uuid: str, handle: Any) -> tuple[dict[int, float], float]:
-        """Return GPU time by pid since the look before, and the time that it covers.
+    def _read_busy(self, uuid: str, handle: Any) -> tuple[dict[int, float], dict[int, float], float]:
+        """Return GPU time by pid since the look before, time of reads and writes by pid, and the time covered.
 
         GPU time is utilisation times that time. NVML answers one record for each process that was
         busy since the given time (microseconds since the epoch).
@@ -161,7 +162,9 @@ class NvmlSource:
         since, self._last_look[uuid] = self._last_look[uuid], now
         samples = _optional(lambda: pynvml.nvmlDeviceGetProcessUtilization(handle, int(since * 1e6))) or []
         covered = max(0.0, min(now - since, _LONGEST_LOOK_SECONDS))
-        return {int(s.pid): s.smUtil / 100 * covered for s in samples if 0 < s.smUtil <= 100}, covered
+        told = [one for one in samples if 0 < one.smUtil <= 100]
+        moving = {int(one.pid): one.memUtil / 100 * covered for one in told if 0 < one.memUtil <= 100}
+        return {int(one.pid): one.smUtil / 100 * covered for one in told}, moving, covered
 
 
 def softgpu_environment(state: os.PathLike[str], settings: SoftGpuSettings, node: str = "") -> dict[str, str]:

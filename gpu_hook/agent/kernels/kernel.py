@@ -335,6 +335,10 @@ class Kernel:
                 busy_seconds = sum(reading.busy.get(pid, 0.0) for pid in own)
                 seen = {pid: reading.processes[pid] for pid in own if pid in reading.processes}
                 self.usage.add_look(device, busy_seconds, reading.covered_seconds, seen)
+                if busy_seconds > 0:
+                    moving = sum(reading.moving.get(pid, 0.0) for pid in own)
+                    is_alone = sum(pid in reading.busy for pid in own) == len(reading.busy)
+                    self.usage.add_load(device, busy_seconds, moving, reading.covered_seconds, is_alone=is_alone)
 
     def resize(self, reservation: Reservation, host_quota_bytes: int | None) -> None:
         """Tell its processes about another size or class, which is in the ledger already."""

@@ -19,6 +19,8 @@ from jupyter_aliquot.gpu_hook.agent.pages.hook_page import NeedWords
 from jupyter_aliquot.gpu_hook.agent.sessions.session import HookSession
 from jupyter_aliquot.gpu_hook.protocol.codec import HOST_MEMORY, Role
 
+from .load import Load, LoadMeter
+
 _MAX_REFUSALS = 1 << 53  # an untrusted counter must still fit into JSON's numbers
 _MAX_NEEDED_BYTES = 1 << 53
 # For so long after a refusal its process may still manage: a framework returns its cache and tries
@@ -38,6 +40,7 @@ class DeviceUse:
     busy_seconds: float
     refusals: int
     there_bytes: int = 0
+    load: Load | None = None
 
     def describe(self) -> dict[str, Any]:
         """Return what the status says of it; ``client/reports.py`` reads these names."""
@@ -58,6 +61,7 @@ class KernelUsage:
         self._wall_offset = wall_offset
         self._tallies = {**dict(enumerate(tallies)), HOST_MEMORY: host_tally}
         self._utilization = dict.fromkeys(range(len(tallies)), 0)
+        self._meters = {device: LoadMeter() for device in range(len(tallies))}
         self._residents: dict[int, frozenset[int]] = {}  # device -> pids that the driver saw there, in the last look
         # device -> pid -> bytes there, as far as the driver reports them
         self._seen: dict[int, Mapping[int, int | None]] = {}
@@ -89,6 +93,10 @@ class KernelUsage:
         self._utilization[device] = round(100 * min(1.0, share))
         self._residents[device] = frozenset(residents)
         self._seen[device] = residents
+
+    def add_load(self, device: int, busy: float, moving: float, covered: float, *, is_alone: bool) -> None:
+        """Take the seconds of the same look in which it worked, moved memory, and that the look covers."""
+        self._meters[device].add(busy, moving, covered, is_alone=is_alone)
 
     def sample(self, sessions: Iterable[HookSession], accounts: Mapping[int, Account]) -> bool:
         """Read what each process charged, and tell it what the others did.
@@ -170,7 +178,9 @@ class KernelUsage:
             elif session.hook_side is not None:
                 refusals += session.hook_side.read(device).refusals
         there = self._there_bytes(sessions, device, account)
-        return DeviceUse(charged, max(peak, charged), tally.busy_seconds, min(_MAX_REFUSALS, refusals), there)
+        meter, refused = self._meters.get(device), min(_MAX_REFUSALS, refusals)
+        load = None if meter is None else meter.load
+        return DeviceUse(charged, max(peak, charged), tally.busy_seconds, refused, there, load)
 
     def _there_bytes(self, sessions: Sequence[HookSession], device: int, account: Account) -> int:
         """Return the bytes that the kernel's processes have on a device.

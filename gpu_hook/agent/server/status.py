@@ -150,6 +150,7 @@ def _describe_parts(
                 account.context_bytes if away.get(account.part.uuid, 0) and not is_saved else 0,
             ),
             "busy_seconds": round(use.busy_seconds, 6),
+            "load": None if use.load is None else vars(use.load),
             "compute": compute.describe(kernel.kernel_id, account.part.uuid),
         }
         for account, use, (needed, short_at) in zip(kernel.accounts, reading.uses, kernel.needs(), strict=True)

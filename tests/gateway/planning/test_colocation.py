@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from jupyter_aliquot.gateway.planning.colocation import Interference, Profile, weighted
+from jupyter_aliquot.gateway.planning.colocation import Interference, Loads, Neighbor, Profile, weighted
 
 LIGHT, HEAVY = Profile(0.2, 0.3), Profile(0.9, 0.8)
 
@@ -31,8 +31,8 @@ def test_figures_are_weighted_by_the_time_of_cuda_kernels() -> None:
 
 def test_without_measurements_pairs_that_fit_together_keep_most_of_their_speed() -> None:
     rule = Interference()
-    assert rule.of(LIGHT, LIGHT).is_at_least()
-    assert not rule.of(LIGHT, HEAVY).is_at_least()
+    assert rule.of(LIGHT, LIGHT).is_at_least(0.9)
+    assert not rule.of(LIGHT, HEAVY).is_at_least(0.9)
     assert rule.of(LIGHT, HEAVY) == rule.of(HEAVY, LIGHT)
     assert rule.of(LIGHT, LIGHT).low < rule.of(LIGHT, LIGHT).mean
 
@@ -49,10 +49,35 @@ def test_measured_pairs_give_a_better_prediction_and_an_error_bar_that_holds() -
 
 
 def test_a_kernel_of_normal_priority_refuses_a_neighbour_below_the_floor() -> None:
-    advice = Interference(measured(120))
-    assert advice.best(HEAVY, [[HEAVY], [LIGHT], []]) == 2
-    assert advice.best(HEAVY, [[HEAVY]]) is None
-    assert advice.best(HEAVY, [[HEAVY]], floor=None) == 0
+    advice, heavy, light = Interference(measured(120)), Neighbor(HEAVY), Neighbor(LIGHT)
+    assert advice.refuses(heavy, [light, heavy], 0.9)
+    assert not advice.refuses(light, [light], 0.9)
+    assert not advice.refuses(heavy, [heavy], 0.0), "no floor"
+    low = Neighbor(HEAVY, is_normal=False)
+    assert not advice.refuses(low, [low], 0.9), "low priority refuses none"
+    assert advice.refuses(low, [heavy], 0.9)
+    assert advice.refuses(heavy, [low], 0.9)
+    assert not advice.refuses(Neighbor(HEAVY, is_measured=False), [heavy], 0.9), "an assumption refuses none"
+
+
+def test_a_device_costs_the_speed_of_the_slowest_and_then_the_load_of_its_kernels() -> None:
+    rule, heavy, light = Interference(), Neighbor(HEAVY), Neighbor(LIGHT)
+    assert rule.cost(light, []) == (0.0, 0.0)
+    assert rule.cost(light, [light]) < rule.cost(light, [light, light]) < rule.cost(light, [heavy])
+    assert rule.cost(heavy, [light]) < rule.cost(heavy, [heavy]), "the same speed, and more load"
+    assert rule.slowest([HEAVY]) is None
+    assert rule.slowest([LIGHT, LIGHT, HEAVY]) == rule.of(LIGHT, HEAVY)
+
+
+def test_a_kernel_that_was_never_measured_counts_with_its_share_beside_those_that_were() -> None:
+    assert Loads().newcomer("ann", "python3", 0.5, is_normal=True) is None
+    loads = Loads({"k": HEAVY}, {("ann", "python3"): LIGHT})
+    assert loads.newcomer("ann", "python3", 0.5, is_normal=True) == Neighbor(LIGHT)
+    assumed = loads.newcomer("ben", "python3", 0.5, is_normal=False)
+    assert assumed == Neighbor(Profile(0.0, 0.5), is_normal=False, is_measured=False)
+    assert loads.resident("k", "ann", "python3", is_normal=True) == Neighbor(HEAVY)
+    assert loads.resident("other", "ann", "python3", is_normal=True) == Neighbor(LIGHT), "as its owner's last one"
+    assert loads.resident("other", "ben", "python3", is_normal=True) is None
 
 
 def test_a_part_of_more_than_the_device_is_refused() -> None:
