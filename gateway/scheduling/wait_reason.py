@@ -227,14 +227,19 @@ def lacking(
         and isinstance(capacity.shared_freely().place(request, held, wish.models), tuple)
     ):
         reason = replace(reason, detail="; a team's quota lets no more kernels share a GPU's memory")
+    is_several = held is None and request.gpus.hundredths > WHOLE
+    return _with_free(reason, _usable(capacity, request, held, wish), is_several=is_several)
+
+
+def _usable(capacity: Capacity, request: Request, held: Held | None, wish: Wish) -> list[DeviceState]:
+    """Return the devices that a request may have parts of: those that it holds, or those of its models."""
     own = None if held is None else {part.uuid for part in held.parts}
     wished = capacity.of_models(wish.models) if own is None else own
-    states = [
+    return [
         state
         for state in capacity.states(request.workload_class)
         if not state.lost and state.uuid in wished and (own is not None or state.uuid not in capacity.shut)
     ]
-    return _with_free(reason, states, is_several=held is None and request.gpus.hundredths > WHOLE)
 
 
 def _asked(code: WaitCode, request: Request) -> WaitReason:

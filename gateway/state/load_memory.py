@@ -37,7 +37,7 @@ class LoadMemory:
         # By the ids of the two kernels: a pair counts once, as it was seen last.
         self._pairs: dict[frozenset[str], Pair] = {}
         self._new_pairs = 0
-        self._model = Interference()
+        self._model = NO_LOADS.model
         self._now = NO_LOADS
         self._is_stale = False
 

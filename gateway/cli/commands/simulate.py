@@ -99,14 +99,17 @@ class SimulateCommand(Command):
             raise CommandError(str(error)) from None
         facts = PolicyInput(DEVICE * sum(sizes), past, weights)
         outcomes: dict[str, Outcome] = {}
-        for name in chosen:
+        for name in sorted(chosen, key=lambda one: one != GATEWAY):
+            # Jobs that the gateway refuses run under no other policy either: the rows are of the same jobs.
+            refused = set(outcomes[GATEWAY].never) if GATEWAY in outcomes else set()
+            played = [job for job in jobs if job not in refused]
             with _progress(name) as on_progress:
                 if name == GATEWAY:
                     outcomes[name] = _replayed(jobs, sizes, quotas, overhead, on_progress)
                     continue
-                pool, order = PLACEMENTS[self.placement](sizes, jobs), POLICIES[name].make(facts)
-                outcomes[name] = Simulation(jobs, pool, order, overhead, on_progress).run()
-        self._publish(jobs, outcomes)
+                pool, order = PLACEMENTS[self.placement](sizes, played), POLICIES[name].make(facts)
+                outcomes[name] = Simulation(played, pool, order, overhead, on_progress).run()
+        self._publish(jobs, {name: outcomes[name] for name in chosen})
 
     def _policies(self) -> list[str]:
         names = [name.strip() for name in self.policy.split(",")]
@@ -159,8 +162,8 @@ class SimulateCommand(Command):
             console().print(f"Larger than the cluster, and left out: {max(larger.values())} of {len(jobs)} jobs.")
         if of_nodes:
             console().print(
-                f"Refused by the policy gateway, and left out: {of_nodes} of {len(jobs)} jobs. A kernel fits one node, "
-                "and what its team may hold."
+                f"Refused by the policy gateway, and left out of each row: {of_nodes} of {len(jobs)} jobs. A kernel "
+                "fits one node, and what its team may hold."
             )
 
 

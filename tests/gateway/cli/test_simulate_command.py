@@ -36,6 +36,18 @@ def test_a_table_tells_what_was_left_out(run_aliquot, a_trace: Path) -> None:
     assert "Larger than the cluster, and left out: 1 of 3 jobs." in done.stdout
 
 
+def test_all_rows_are_of_the_same_jobs(run_aliquot, a_trace: Path) -> None:
+    """A gang over two nodes runs under fifo, and is refused by the gateway, whose kernels are on one node."""
+    options = ("simulate", str(a_trace), "--cluster", "2x8", "--policy", "fifo,gateway")
+    done = run_aliquot(*options, "--json")
+    assert done.returncode == 0, done.stderr
+    fifo, gateway = json.loads(done.stdout)["policies"]
+    assert [fifo["policy"], gateway["policy"]] == ["fifo", "gateway"]
+    assert (fifo["jobs"], gateway["jobs"]) == (2, 2)
+    assert fifo["mean_completion_seconds"] == gateway["mean_completion_seconds"] == pytest.approx((100 + 20) / 2)
+    assert "left out of each row: 1 of 3 jobs" in run_aliquot(*options).stdout
+
+
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
@@ -71,7 +83,7 @@ def test_the_gateways_own_plan_takes_a_quota_file_and_one_node_for_a_kernel(run_
     (row,) = json.loads(done.stdout)["policies"]
     assert (row["never_fits"], row["preemptions"], row["makespan_seconds"]) == (1, 1, 120.0)
     assert (
-        "Refused by the policy gateway, and left out: 1 of 3 jobs."
+        "Refused by the policy gateway, and left out of each row: 1 of 3 jobs."
         in run_aliquot("simulate", str(trace), *options).stdout
     )
     quotas.write_text("teams:\n  b: {nominalQuota: 8}\n  c: {nominalQuota: -1}\n")

@@ -62,6 +62,7 @@ class MeasuredController:
         self._slowdowns: dict[str, SlowdownWatch] = {}
         self._interval = 0  # time since the sample before: a busy agent samples less often
         self._contenders = 0  # kernels that want the device, in this step
+        self._next: ProcessHistory | None = None  # the opportunistic process whose turn is next beside production
         self._lag = 0.0  # from the end of work until the hook reports it
 
     def step(self, look: DeviceSample) -> Verdict:
@@ -80,6 +81,7 @@ class MeasuredController:
         self._observe(look, attributed, production, others)
         allowances = {**self._fair(production, attributed, now), **self._fair(others, attributed, now)}
         self._see_windows(now, production, others)
+        self._next = _longest_unserved(others, now)
         self._contenders = sum(k.wants(now) for k in kernels.values())
         orders: dict[int, Order] = {}
         for kernel in kernels.values():
@@ -254,8 +256,9 @@ class MeasuredController:
         """Return the time that an opportunistic process may use beside production.
 
         The hook lets a batch begin while less than this was used, so the controller gives nothing
-        that is shorter than a batch. A batch longer than production may notice may begin, too, if the
-        delay that it causes on average is permitted, and was not caused by others.
+        that is shorter than a batch. The permitted delay is divided; where a part of it is shorter than
+        a batch, one process has its turn. A batch longer than production may notice may begin, too, if
+        the delay that it causes on average is permitted, and was not caused by others.
         """
         unit = max(space.batch, process.longest)
         used = process.look.occupied + process.account.pending
@@ -264,9 +267,12 @@ class MeasuredController:
         step = self._pauses.step
         if now - process.served_at >= beside_interval(self.policy, unit, step):
             return used + 1
-        if unit <= self.policy.noticed_delay * step and self._protection.tokens >= unit:
-            return used + int(self._protection.tokens) - unit + 1
-        delay, own_tokens = space.risk.delay, self._protection.tokens * space.part
+        tokens, own_tokens = self._protection.tokens, self._protection.tokens * space.part
+        if unit <= self.policy.noticed_delay * step and tokens >= unit:
+            if own_tokens >= unit:
+                return used + int(own_tokens) - unit + 1
+            return used + 1 if process is self._next else 0
+        delay = space.risk.delay
         if delay <= self.policy.slowdown_target * step and own_tokens >= delay:
             return used + 1
         return 0
@@ -305,6 +311,12 @@ class MeasuredController:
             bound,
             reason(situation, bool(production)),
         )
+
+
+def _longest_unserved(kernels: list[Kernel], now: int) -> ProcessHistory | None:
+    """Return the process that wants the device and has had no time of it for longest; None if none wants it."""
+    wanting = (p for k in kernels for p in k.processes if p.wants(now))
+    return min(wanting, key=lambda p: (p.served_at, p.look.key), default=None)
 
 
 def _microseconds(nanoseconds: int) -> int:

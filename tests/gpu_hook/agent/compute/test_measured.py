@@ -16,7 +16,9 @@ from jupyter_aliquot.gpu_hook.agent.compute.measurement.views import (
     ProcessSample,
 )
 from jupyter_aliquot.gpu_hook.agent.compute.policy.controller import MeasuredController
+from jupyter_aliquot.gpu_hook.agent.compute.policy.history import ProcessHistory
 from jupyter_aliquot.gpu_hook.agent.compute.policy.policy import Policy
+from jupyter_aliquot.gpu_hook.agent.compute.policy.protection import Room, beside_interval
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import OPEN
 from jupyter_aliquot.gpu_hook.protocol.codec import NO_LIMIT, Gate, Pace
 
@@ -134,6 +136,37 @@ def test_production_keeps_its_pace_and_its_pauses_are_used() -> None:
     assert sorted(beside)[len(beside) * 99 // 100] <= 1.05 * sorted(alone)[len(alone) * 99 // 100]
     idle = 4 * SECOND - outcome.own_between(0, 2 * SECOND, 6 * SECOND)
     assert outcome.own_between(1, 2 * SECOND, 6 * SECOND) >= 0.8 * idle
+
+
+class WatchedController(MeasuredController):
+    """Notes how much each process may use beside production, and the delay that was permitted then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: dict[int, list[int]] = {}
+        self.permitted: dict[int, float] = {}
+
+    def _beside(self, process: ProcessHistory, space: Room, now: int) -> int:
+        limit, tokens = super()._beside(process, space, now), self._protection.tokens
+        unit, used = max(space.batch, process.longest), process.look.occupied + process.account.pending
+        if (
+            limit > used
+            and tokens >= unit
+            and now - process.served_at < beside_interval(self.policy, unit, self._pauses.step)
+        ):
+            # A batch may begin below the limit, and so end up to its own length beyond it.
+            self.given.setdefault(now, []).append(limit - used - 1 + unit)
+            self.permitted[now] = tokens
+        return limit
+
+
+@pytest.mark.parametrize("others", [1, 2, 8])
+def test_neighbors_together_get_the_delay_that_is_permitted_once(others: int) -> None:
+    controller = WatchedController()
+    busy = Workload("busy", (launches(400, 200_000), SYNC_OP, STEP_OP))
+    Plant([Process(busy, True), *(Process(HOG, False) for _ in range(others))], controller, 6 * SECOND).run()
+    assert controller.given, "work beside production begins"
+    assert all(sum(given) <= 2 * controller.permitted[now] for now, given in controller.given.items())
 
 
 def test_a_hog_gives_way_within_the_first_second() -> None:
