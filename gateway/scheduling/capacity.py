@@ -10,6 +10,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any, TypeVar
 
 from jupyter_aliquot.gateway.planning.colocation import NO_COST, Interference, Neighbor
@@ -20,7 +21,6 @@ from jupyter_aliquot.gateway.sizes.wish import is_of_model
 from jupyter_aliquot.gpu_hook.placement.host_memory import HostRoom, host_room
 from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription, Reserved, device_state
 from jupyter_aliquot.gpu_hook.placement.placement import (
-    BAD_REQUEST,
     DEVICE_LOST,
     NO_ROOM,
     WHOLE,
@@ -32,30 +32,15 @@ from jupyter_aliquot.gpu_hook.placement.placement import (
 )
 from jupyter_aliquot.provisioner.resources import Request, WorkloadClass
 
+from .nodes.devices import CapacityDevice, Devices, NodeRoom, Overlay
+from .nodes.ranking import Found, Placement, Ranking, Size, on_node, ranking
+
+__all__ = ["Capacity", "CapacityDevice", "Held", "NodeRoom"]
+
 _One = TypeVar("_One")
 _MILLI = DEVICE // WHOLE  # thousandths of a device in one hundredth
-# Of several nodes' refusals, the first of these counts: what waiting helps comes first.
-_GRAVITY = {BAD_REQUEST: 0, NO_ROOM: 1, DEVICE_LOST: 2}
 _APART = Refusal(NO_ROOM, "Requested devices of one NVLink or PCIe domain, but those with room are in several. Queued")
 _NO_DEVICES = Refusal(DEVICE_LOST, "Requested a part of a device of a node that is not known any more. Plan again")
-
-
-@dataclass(frozen=True)
-class CapacityDevice:
-    """The facts of a device that do not change while a plan is made. ``node`` is empty on the gateway's own.
-
-    ``is_shut``: it is cordoned, and takes no new kernel. ``domain``: of NVLink or PCIe on its node.
-    """
-
-    uuid: str
-    index: int
-    memory_bytes: int
-    is_lost: bool = False
-    context_bytes: int = 0
-    node: str = ""
-    is_shut: bool = False
-    name: str = ""
-    domain: int | None = None
 
 
 @dataclass(frozen=True)
@@ -70,28 +55,6 @@ class Held:
     workload_class: WorkloadClass
     overcommit: float = math.inf
     neighbor: Neighbor | None = None
-
-
-@dataclass(frozen=True)
-class NodeRoom:
-    """The facts of one node that hold for all of its devices.
-
-    ``is_shut``: it takes no new kernel now. ``is_away``: its agent is not connected, and nothing
-    changes there. ``is_busy``: it answers later, and others come first. ``largest_kernel_bytes`` are
-    reserved, by any program.
-    """
-
-    rule: Oversubscription = field(default_factory=Oversubscription)
-    largest_kernel_bytes: int = 0
-    is_shut: bool = False
-    is_away: bool = False
-    is_busy: bool = False
-
-
-# The key of a node among others, and the parts that it has for a request, or why it has none.
-Placement = tuple[Score, "tuple[Part, ...] | Refusal"]
-# A request, how its memory may leave its devices, whether these are in one domain, and its load.
-Size = tuple[Request, str, bool, "Neighbor | None"]
 
 
 @dataclass(frozen=True)
@@ -121,9 +84,12 @@ class Capacity:
     neighbors: Mapping[str, tuple[Neighbor, ...]] = field(default_factory=dict)
     model: Interference = field(default_factory=Interference)
     floor: float = 0.0
-    # Placements that were found, by node and size, and variants of this capacity: a plan asks for the same often.
-    _placed: dict[str, dict[Size, Placement]] = field(init=False, default_factory=dict, compare=False)
-    _variants: dict[object, Capacity] = field(init=False, default_factory=dict, compare=False)
+    known: Found = field(init=False, default_factory=Found, compare=False, repr=False)
+    _variants: dict[object, Capacity] = field(init=False, default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.devices, Devices):
+            object.__setattr__(self, "devices", Devices(self.devices))
 
     def under(self, overcommit: float) -> Capacity:
         """Return the capacity for a kernel of a team that overcommits devices so far at most."""
@@ -210,21 +176,67 @@ class Capacity:
     def _place_anywhere(
         self, request: Request, is_together: bool, newcomer: Neighbor | None
     ) -> tuple[Part, ...] | Refusal:
-        found: list[tuple[bool, Score, int, tuple[Part, ...]]] = []
-        refusals: list[Refusal] = []
         size = (request, request.residency, is_together, newcomer)
-        for place_of_node, (name, room) in enumerate(self.nodes.items()):
-            known = self._placed.setdefault(name, {})
-            if size not in known:
-                known[size] = self._place_on(name, request, is_together, newcomer)
-            key, placed = known[size]
-            if isinstance(placed, Refusal):
-                refusals.append(placed)
-            else:
-                found.append((room.is_busy, key, place_of_node, placed))
+        differs = self.known.differs
+        ranking = (self.known.origin or self)._ranking(size)
+        here = self._ranked(size, differs) if differs else Ranking()
+        found = [*here.placed[:1], *islice((one for one in ranking.placed if one.node not in differs), 1)]
         if found:
-            return min(found)[-1]
-        return min(refusals, key=lambda one: _GRAVITY.get(one.code, len(_GRAVITY)), default=_NO_DEVICES)
+            return min(found).parts
+        refused = [*here.refused[:1], *islice((one for one in ranking.refused if one.node not in differs), 1)]
+        return min(refused).refusal if refused else _NO_DEVICES
+
+    def _ranking(self, size: Size) -> Ranking:
+        rankings = self.known.rankings
+        if size not in rankings:
+            rankings[size] = self._ranked(size, self.nodes)
+        return rankings[size]
+
+    def _ranked(self, size: Size, nodes: Collection[str]) -> Ranking:
+        placements: dict[str, Placement] = {}
+        for name in nodes:
+            known = self.known.placed.setdefault(name, {})
+            if size not in known:
+                known[size] = self._placement(name, size)
+            placements[name] = known[size]
+        busy = frozenset(name for name in nodes if self.nodes[name].is_busy)
+        return ranking(placements, self._places, busy)
+
+    @cached_property
+    def _places(self) -> Mapping[str, int]:
+        origin = self.known.origin
+        return {name: at for at, name in enumerate(self.nodes)} if origin is None else origin._places
+
+    def _placement(self, name: str, size: Size) -> Placement:
+        """Return the parts of a node for a size, or its refusal: found anew, or on a node alike."""
+        request, _, is_together, newcomer = size
+        alike, key = self.known.alike, (size, *self._facts_of(name))
+        uuids = [device.uuid for device in self._by_node.get(name, ())]
+        if key not in alike:
+            found = self._place_on(name, request, is_together, newcomer)
+            parts = () if isinstance(found[1], Refusal) else found[1]
+            alike[key] = (found, tuple(uuids.index(part.uuid) for part in parts))
+            return found
+        return on_node(*alike[key], uuids)
+
+    def _facts_of(self, name: str) -> tuple[object, ...]:
+        """Return all of a node by which its parts for a size are found: of nodes alike it is the same."""
+        known = self.known.facts
+        if name not in known:
+            reserved, lowered, rule = self.reserved, self.lowered, self.nodes[name].rule
+            devices = (
+                (
+                    *device.facts,
+                    reserved.get(device.uuid),
+                    device.uuid in self.closed,
+                    rule.ceilings.get(device.uuid),
+                    lowered.get(device.uuid, ()),
+                    self.neighbors.get(device.uuid, ()),
+                )
+                for device in self._by_node.get(name, ())
+            )
+            known[name] = (self.nodes[name].facts, *devices)
+        return known[name]
 
     def _place_on(self, name: str, request: Request, is_together: bool, newcomer: Neighbor | None) -> Placement:
         """Return the node's key among others, and its parts for a request; an empty key and its refusal without any.
@@ -379,21 +391,23 @@ class Capacity:
         """Return the capacity as if no device were lost."""
         return replace(self, devices=tuple(replace(device, is_lost=False) for device in self.devices))
 
-    @cached_property
+    @property
     def shut(self) -> frozenset[str]:
         """The devices that take no new kernel."""
-        return frozenset(one.uuid for one in self.devices if one.is_shut)
+        return self._table.shut
 
-    @cached_property
+    @property
+    def _table(self) -> Devices:
+        assert isinstance(self.devices, Devices)  # see __post_init__
+        return self.devices
+
+    @property
     def _by_uuid(self) -> Mapping[str, CapacityDevice]:
-        return {device.uuid: device for device in self.devices}
+        return self._table.by_uuid
 
-    @cached_property
+    @property
     def _by_node(self) -> Mapping[str, Sequence[CapacityDevice]]:
-        found: dict[str, list[CapacityDevice]] = {}
-        for device in self.devices:
-            found.setdefault(device.node, []).append(device)
-        return found
+        return self._table.by_node
 
     def _states_of(self, node: str, workload_class: WorkloadClass) -> list[DeviceState]:
         return [self._state(device, workload_class) for device in self._by_node.get(node, ())]
@@ -429,30 +443,36 @@ class Capacity:
         room = replace(self.nodes.get(node) or NodeRoom(), **changes)
         return self._remember(replace(self, nodes={**self.nodes, node: room}), {node})
 
-    def _remember(self, changed: Capacity, nodes: Collection[str]) -> Capacity:
+    def _remember(self, changed: Capacity, nodes: set[str]) -> Capacity:
         """Return a capacity that differs in these nodes alone, with what was found on the others."""
-        changed._placed.update({node: one for node, one in self._placed.items() if node not in nodes})
+        changed.known.inherit(self.known, self, nodes)
         return changed
 
     def _changed(self, held: Held, sign: int) -> Capacity:
-        reserved, lowered, neighbors = dict(self.reserved), dict(self.lowered), dict(self.neighbors)
         is_production = held.workload_class is WorkloadClass.PRODUCTION
-        for part in held.parts:
-            reserved[part.uuid] = reserved.get(part.uuid, Reserved()).plus(part, is_production, sign)
-            if held.overcommit != math.inf:
-                lowered[part.uuid] = _counted(lowered.get(part.uuid, ()), held.overcommit, sign)
-            if held.neighbor is not None:
-                neighbors[part.uuid] = _counted(neighbors.get(part.uuid, ()), held.neighbor, sign)
-        nodes = {self._by_uuid[part.uuid].node for part in held.parts if part.uuid in self._by_uuid}
-        return self._remember(replace(self, reserved=reserved, lowered=lowered, neighbors=neighbors), nodes)
+        reserved = {
+            part.uuid: self.reserved.get(part.uuid, Reserved()).plus(part, is_production, sign) for part in held.parts
+        }
+        changes: dict[str, Any] = {"reserved": Overlay.of(self.reserved, reserved)}
+        if held.overcommit != math.inf:
+            changes["lowered"] = _counted(self.lowered, held, held.overcommit, sign)
+        if held.neighbor is not None:
+            changes["neighbors"] = _counted(self.neighbors, held, held.neighbor, sign)
+        by_uuid = self._by_uuid
+        nodes = {by_uuid[part.uuid].node for part in held.parts if part.uuid in by_uuid}
+        return self._remember(replace(self, **changes), nodes)
 
 
-def _counted(those: tuple[_One, ...], one: _One, sign: int) -> tuple[_One, ...]:
-    """Return these with one more, or without one that is among them."""
-    if sign > 0:
-        return (*those, one)
-    at = those.index(one) if one in those else len(those)
-    return (*those[:at], *those[at + 1 :])
+def _counted(
+    of_devices: Mapping[str, tuple[_One, ...]], held: Held, one: _One, sign: int
+) -> dict[str, tuple[_One, ...]]:
+    """Return what devices have with one more on those of a kernel, or without one that they have."""
+    found = dict(of_devices)
+    for part in held.parts:
+        those = found.get(part.uuid, ())
+        at = those.index(one) if one in those else len(those)
+        found[part.uuid] = (*those, one) if sign > 0 else (*those[:at], *those[at + 1 :])
+    return found
 
 
 def _first_placed(found: Sequence[tuple[Part, ...] | Refusal]) -> tuple[Part, ...] | Refusal:

@@ -18,14 +18,16 @@ from jupyter_aliquot.gateway.planning.node_choice import NodeOrder
 from jupyter_aliquot.gateway.sizes.grammar import base_of, resized_name
 from jupyter_aliquot.gateway.sizes.wish import NO_WISH, Wish
 from jupyter_aliquot.gateway.teams.values import Quotas
-from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription, Reserved
 from jupyter_aliquot.gpu_hook.placement.placement import Part
-from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request, WorkloadClass
+from jupyter_aliquot.provisioner.resources import Grant, Request, WorkloadClass
 
 from .capacity import Capacity, CapacityDevice, Held, NodeRoom
 from .cordons import DRAIN, TAKEN, Cordon
+from .nodes.reports import Device, Leaving, Node
 from .queue_policy import PastUse
 from .resize import held_of, quota_of
+
+__all__ = ["EARLIER", "Device", "Holding", "KernelRef", "Leaving", "Ledger", "LedgerSnapshot", "Node", "Others"]
 
 # Stands for the kernel that another one leaves for, where an earlier gateway knew it.
 EARLIER = "an earlier request"
@@ -48,95 +50,6 @@ class KernelRef:
     replaces: frozenset[str] = frozenset()
     account: int | None = None
     wish: Wish = NO_WISH
-
-
-def _share_and_bytes(hundredths: int, size: int) -> tuple[GpuShare, Bytes]:
-    return GpuShare(max(0, hundredths)), Bytes(max(0, size))
-
-
-@dataclass(frozen=True)
-class Device:
-    """One device of the node, with all that is reserved on it by the agent's account."""
-
-    uuid: str
-    index: int
-    name: str
-    memory: Bytes
-    reserved: GpuShare
-    reserved_memory: Bytes
-    is_lost: bool = False
-    # The reserved part of normal-priority kernels; None: all of it.
-    by_production: tuple[GpuShare, Bytes] | None = None
-    # The reserved memory that never leaves the device.
-    kept_memory: Bytes = field(default=Bytes(0))
-    # How many kernels have a part of it, and what a context takes.
-    kernels: int = 0
-    context: Bytes = field(default=Bytes(0))
-    domain: int | None = None  # of NVLink or PCIe; None where it is not known
-
-    @cached_property
-    def all_reserved(self) -> Reserved:
-        """Return what is reserved, as the functions of overcommit take it."""
-        share, memory = self.by_production or (self.reserved, self.reserved_memory)
-        return Reserved(
-            self.reserved.hundredths,
-            int(self.reserved_memory),
-            share.hundredths,
-            int(memory),
-            int(self.kept_memory),
-            self.kernels,
-        )
-
-    def with_reserved(self, reserved: Reserved) -> Device:
-        """Return the same device with other reservations.
-
-        The agent's answer may be older than a grant that is taken away again: none is below zero.
-        """
-        told = None
-        if self.by_production is not None:
-            told = _share_and_bytes(reserved.production_hundredths, reserved.production_bytes)
-        share, memory = _share_and_bytes(reserved.hundredths, reserved.bytes)
-        return replace(
-            self,
-            reserved=share,
-            reserved_memory=memory,
-            by_production=told,
-            kept_memory=Bytes(max(0, reserved.kept_bytes)),
-            kernels=max(0, reserved.kernels),
-        )
-
-
-@dataclass(frozen=True)
-class Leaving:
-    """A kernel that the agent told to leave its devices so many seconds ago, and that has not left.
-
-    ``stays_because`` is why its memory cannot leave; ``refusal`` is why its last move failed.
-    """
-
-    seconds: float
-    is_moving: bool = False
-    stays_because: str = ""
-    refusal: str = ""
-
-
-@dataclass(frozen=True)
-class Node:
-    """The last answer of one agent. ``is_away``: it is not connected now, so nothing changes there."""
-
-    name: str = ""
-    driver: str = ""
-    devices: tuple[Device, ...] = ()
-    rule: Oversubscription = field(default_factory=Oversubscription)
-    largest_kernel_bytes: int = 0  # reserved, by any program
-    # Kernels that left their devices, whose parts others may have; None: the agent evicts none.
-    evicted: frozenset[str] | None = None
-    ending: frozenset[str] = frozenset()  # kernels without a grant, of which a process keeps memory
-    leaving: Mapping[str, Leaving] | None = None  # by kernel id; None: the agent does not tell
-    is_away: bool = False
-
-    @property
-    def can_evict(self) -> bool:
-        return self.evicted is not None
 
 
 @dataclass(frozen=True)
@@ -287,9 +200,16 @@ class LedgerSnapshot:
         """
         if not self.others:
             return None if self.cordon is None else (self.cordon, self.node.name)
-        nodes = self.nodes if held is None else (self._holder(held),)
-        found = [(cordon, one.name) for one in nodes if (cordon := self.cordon_of(one)) is not None]
-        return found[0] if found and len(found) == len(nodes) else None
+        if held is None:
+            return self._cordon_everywhere
+        holder = self._holder(held)
+        cordon = self.cordon_of(holder)
+        return None if cordon is None else (cordon, holder.name)
+
+    @cached_property
+    def _cordon_everywhere(self) -> tuple[Cordon, str] | None:
+        found = [(cordon, one.name) for one in self.nodes if (cordon := self.cordon_of(one)) is not None]
+        return found[0] if found and len(found) == len(self.nodes) else None
 
     def can_evict(self, parts: Iterable[Part]) -> bool:
         """Return whether the agent of these parts' node evicts kernels."""
@@ -377,7 +297,19 @@ class LedgerSnapshot:
 
     def held(self, holding: Holding) -> Held:
         """Return the parts of a grant, and how far its team lets their devices be overcommitted."""
-        held = replace(held_of(holding.grant), neighbor=self.neighbor_of(holding))
+        before, found = self._helds.get(holding.grant.kernel_id, (None, None))
+        if found is None or before is not holding:
+            found = self._held(holding)
+            self._helds[holding.grant.kernel_id] = holding, found
+        return found
+
+    @cached_property
+    def _helds(self) -> dict[str, tuple[Holding, Held]]:
+        return {}
+
+    def _held(self, holding: Holding) -> Held:
+        held, neighbor = held_of(holding.grant), self.neighbor_of(holding) if self.loads is not NO_LOADS else None
+        held = held if neighbor is None else replace(held, neighbor=neighbor)
         if self.quotas is None or not self.quotas.lowers_overcommit:
             return held
         return replace(held, overcommit=self.quotas.overcommit_of(holding.grant.owner, holding.requester.teams))
@@ -457,6 +389,18 @@ class LedgerSnapshot:
     def unsettled(self) -> Mapping[str, Holding]:
         """The few grants that a cycle has to look at again."""
         return MappingProxyType({one: held for one, held in self.holdings.items() if not held.is_settled})
+
+    def on_device(self, uuid: str) -> Sequence[Holding]:
+        """Return the grants with a part of a device, evicted ones left out."""
+        return self._by_device.get(uuid, ())
+
+    @cached_property
+    def _by_device(self) -> Mapping[str, Sequence[Holding]]:
+        found: dict[str, list[Holding]] = {}
+        for one in self.holdings.values():
+            for quota in () if one.is_evicted else one.grant.quotas:
+                found.setdefault(quota.uuid, []).append(one)
+        return found
 
     # Each status request asks for its user's own: a few of a thousand.
 

@@ -205,6 +205,7 @@ class Serving:
         self._irreclaimable: set[tuple[object, Size, Held | None]] = set()
         self._harmless: dict[object, bool] = {}
         self._kinds: dict[str, Kind] = {}
+        self._groups: dict[Kind, list[Holding]] = {}
         # Refusals of this plan. They hold for later requests of the same size: capacity only shrinks.
         self._refused: dict[Size, Refusal] = {}
         self._found_never: dict[Size, AliquotError | None] = {}
@@ -405,7 +406,8 @@ class Serving:
         if entry.is_together and isinstance(self._place(replace(entry, is_together=False)), tuple):
             return False  # it waits for devices of one domain alone, and no kernel leaves for that
         taken = frozenset(one.kernel_id for one in self.evictions)
-        state = State(self.snapshot, self.capacity, self._quotas_for(entry), self._now, taken, self._kinds)
+        known = (self._kinds, self._groups)
+        state = State(self.snapshot, self.capacity, self._quotas_for(entry), self._now, taken, *known)
         found = reclaim(state, entry.kernel_id, entry.claimant, entry.since)
         if found is None or self._may_pass(entry, found.parts, self._ahead_without(found.leavers)) is None:
             self._irreclaimable.add(key)

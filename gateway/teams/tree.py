@@ -54,9 +54,19 @@ class TeamTree:
         for use in uses:
             key = (use.team, use.model)
             own[key] = own.get(key, 0) + sign * use.hundredths
-            for above in self._way(use.team):
-                used.pop((above, use.model), None)
+            self._carry(used, use.team, use.model, sign * use.hundredths)
         return replace(self, own=own, _used=used)
+
+    def _carry(self, used: dict[tuple[str, str], int], team: str, model: str, more: int) -> None:
+        """Add to what a team and those above it use, as far as that is known."""
+        for above in self._way(team):
+            before = used.get((above, model))
+            if before is None:
+                return  # it was never computed, and so neither was that of those above
+            used[above, model] = before + more
+            if above != ROOT:
+                kept = self.quota(above, model) - self._lends(above, model)
+                more = max(0, before + more - kept) - max(0, before - kept)
 
     def nominal(self, team: str, model: str) -> int:
         """Return the team's own nominal quota; of the organization, what no team is owed."""

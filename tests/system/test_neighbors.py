@@ -55,27 +55,39 @@ def an_agent(a_folder: Path, an_environment: dict[str, str]) -> Iterator[object]
     remove_state(softgpu_state_path(RuntimeDir(a_folder / "run")))
 
 
-def load_of(kernel: Any) -> Any:
+def work(kernel: Any, code: str) -> str:
+    """Return ``ok``, or the error of a cell."""
+    outcome = kernel.run(code)
+    return outcome.error or str(outcome.status)
+
+
+def device_of(kernel: Any) -> dict[str, Any]:
     [device] = (kernel.on_node() or {}).get("devices") or [{}]
-    return device.get("load")
+    return dict(device)
+
+
+def place_of(kernel: Any) -> str:
+    """Return the name of its GPU; empty while it has none."""
+    device = device_of(kernel)
+    return f"gpu{device['index']}" if device else ""
 
 
 @pytest.mark.timeout(300)
 def test_a_notebook_is_placed_away_from_a_heavy_neighbor(a_server: Any, eventually: Callable[..., Any]) -> None:
     heavy, light = (a_server.start("python3.gpu-0.6") for _ in range(2))
-    places = [kernel.on_node()["devices"][0]["index"] for kernel in (heavy, light)]
-    assert places == [0, 1], "each has a GPU of its own"
+    places = [eventually(lambda one=kernel: place_of(one)) for kernel in (heavy, light)]
+    assert places == ["gpu0", "gpu1"], "each has a GPU of its own"
     for kernel, code in ((heavy, HEAVY), (light, LIGHT)):
-        assert kernel.run(code).status == "ok"
-    loads = [eventually(lambda one=kernel: load_of(one)) for kernel in (heavy, light)]
+        assert work(kernel, code) == "ok"
+    loads = [eventually(lambda one=kernel: device_of(one)["load"]) for kernel in (heavy, light)]
     assert [load["alone"] for load in loads] == [True, True]
     assert loads[0]["gpu"] > 0.5 > 0.3 > loads[1]["gpu"]
 
     newcomer = a_server.start("python3.gpu-0.25")
-    eventually(lambda: newcomer.on_node()["state"] == "on_gpu")
-    assert newcomer.on_node()["devices"][0]["index"] == 1, "the first GPU has as much room, and the heavy kernel"
+    place = eventually(lambda: place_of(newcomer))
+    assert place == "gpu1", "the first GPU has as much room, and the heavy kernel"
 
-    assert newcomer.run(LIGHT).status == "ok"
+    assert work(newcomer, LIGHT) == "ok"
     speeds = eventually(lambda: (found := _speeds(a_server))[1] and found)
     assert speeds[0] is None, "one kernel alone"
     assert speeds[1]["low"] <= speeds[1]["mean"] <= speeds[1]["high"]

@@ -60,8 +60,7 @@ def backfilled_before(snapshot: LedgerSnapshot, kernel_id: str, since: float) ->
 
 def _residents(snapshot: LedgerSnapshot, capacity: Capacity, uuid: str) -> list[Held] | None:
     """Return what each kernel holds of this device; None if other programs hold some of it."""
-    found = [_on_device(snapshot, holding, uuid) for holding in snapshot.holdings.values() if not holding.is_evicted]
-    residents = [held for held in found if held.parts]
+    residents = [_on_device(snapshot, holding, uuid) for holding in snapshot.on_device(uuid)]
     known = sum(part.hundredths for held in residents for part in held.parts)
     reserved = capacity.reserved.get(uuid)
     if (0 if reserved is None else reserved.hundredths) != known or len(residents) > _MOST_KERNELS:
@@ -72,7 +71,7 @@ def _residents(snapshot: LedgerSnapshot, capacity: Capacity, uuid: str) -> list[
 def _on_device(snapshot: LedgerSnapshot, holding: Holding, uuid: str) -> Held:
     held = held_of(holding.grant)
     there = tuple(part for part in held.parts if part.uuid == uuid)
-    return replace(held, parts=there, neighbor=snapshot.neighbor_of(holding) if there else None)
+    return replace(held, parts=there, neighbor=snapshot.neighbor_of(holding))
 
 
 def _futures(capacity: Capacity, residents: Sequence[Held]) -> Iterator[Capacity]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from jupyter_aliquot.gateway.scheduling.capacity import Capacity, Held
 from jupyter_aliquot.gateway.scheduling.ledger import Holding, LedgerSnapshot
@@ -62,7 +63,7 @@ class State:
     """The state of a plan when a request does not fit.
 
     The kernels ``taken`` leave for an earlier request. ``kinds`` has the team and the models of each
-    kernel that a plan has looked at.
+    kernel that a plan has looked at, and ``groups`` the kernels of each kind, once they are known.
     """
 
     snapshot: LedgerSnapshot
@@ -71,6 +72,14 @@ class State:
     now: float
     taken: frozenset[str] = frozenset()
     kinds: dict[str, Kind] = field(default_factory=dict)
+    groups: dict[Kind, list[Holding]] = field(default_factory=dict)
+
+    def group(self, quotas: TeamQuotas) -> dict[Kind, list[Holding]]:
+        """Return the kernels of each kind, in the ledger's order."""
+        if not self.groups:
+            for one in self.snapshot.holdings.values():
+                self.groups.setdefault(self.kind_of(quotas, one), []).append(one)
+        return self.groups
 
     def kind_of(self, quotas: TeamQuotas, holding: Holding) -> Kind:
         """Return the team of a kernel, and the models of its devices."""
@@ -105,11 +114,15 @@ def _choose(
     """Return the first kernels that suffice, without those that are not needed beside the others."""
     chosen: list[Candidate] = []
     capacity, quotas = state.capacity, state.quotas
-    known: dict[Kind, bool] = {}
+    kinds, known = state.kinds, dict[Kind, bool]()
     for holding, is_for_quota in candidates:
-        if is_for_quota and not _may_be_taken(state, quotas, claimant, holding, known):
-            continue
-        known.clear()
+        if is_for_quota:
+            kind = kinds[holding.grant.kernel_id]
+            if kind not in known:
+                known[kind] = _may_be_taken(quotas, claimant, kind)
+            if not known[kind]:
+                continue
+        known.clear()  # the answers are those of while no kernel more is chosen
         chosen.append((holding, is_for_quota))
         capacity, quotas = _without(state, capacity, quotas, [holding])
         if (parts := _parts(capacity, quotas, claimant)) is not None:
@@ -150,25 +163,20 @@ def _candidates(state: State, kernel_id: str, claimant: Claimant, since: float) 
     borrowing = {one for one in quotas.quotas.teams if any(tree.borrowed(one, model) > 0 for model in models)} - {team}
     if not borrowing:
         return found
-    there = state.snapshot.holdings.values()
-    teams = {one.grant.kernel_id: state.kind_of(quotas, one)[0] for one in there}
-    others = [
-        one
-        for one in there
-        if teams[one.grant.kernel_id] in borrowing
-        and one not in backfilled
-        and _can_leave(state, one)
-        and _has_run(state, quotas, one)
-    ]
-    parts = quotas.tree.surplus_parts(dict.fromkeys(teams.values()))
-
-    def order(one: Holding) -> tuple[bool, bool, bool, float, float, str]:
-        share = quotas.tree.dominant_share(teams[one.grant.kernel_id], parts)
-        is_normal = one.grant.request.workload_class is WorkloadClass.PRODUCTION
-        rank = (not one.is_leaving, bool(one.stays_because), is_normal)
-        return *rank, -share, -one.granted_at, one.grant.kernel_id
-
-    return found + [(one, True) for one in sorted(others, key=order)]
+    groups = state.group(quotas)
+    parts = quotas.tree.surplus_parts(dict.fromkeys(name for name, _ in groups))
+    others: list[tuple[tuple[bool, bool, bool, float, float, str], Holding]] = []
+    for kind, members in groups.items():
+        # By the leaving of other teams' kernels no team comes to have more to give, and none to be owed more.
+        if kind[0] not in borrowing or (not backfilled and not _may_be_taken(quotas, claimant, kind)):
+            continue
+        share = quotas.tree.dominant_share(kind[0], parts)
+        for one in members:
+            if one not in backfilled and _can_leave(state, one) and _has_run(state, quotas, one):
+                is_normal = one.grant.request.workload_class is WorkloadClass.PRODUCTION
+                rank = (not one.is_leaving, bool(one.stays_because), is_normal)
+                others.append(((*rank, -share, -one.granted_at, one.grant.kernel_id), one))
+    return found + [(one, True) for _, one in sorted(others, key=itemgetter(0))]
 
 
 def _returns_after(
@@ -209,20 +217,12 @@ def _may_be_ended(quotas: TeamQuotas | None, holding: Holding) -> bool:
     return team.may_be_ended == "any" or holding.grant.request.workload_class is WorkloadClass.OPPORTUNISTIC
 
 
-def _may_be_taken(
-    state: State, quotas: TeamQuotas | None, claimant: Claimant, holding: Holding, known: dict[Kind, bool]
-) -> bool:
-    """Return whether the holding's team borrows what the claimant's team is owed.
-
-    *known* has the answers by kind while no kernel more is chosen.
-    """
+def _may_be_taken(quotas: TeamQuotas | None, claimant: Claimant, kind: Kind) -> bool:
+    """Return whether the team of a kernel of this kind borrows what the claimant's team is owed."""
     if quotas is None:
         return False
-    kind = state.kind_of(quotas, holding)
-    if kind not in known:
-        mine = quotas.team_of(claimant.owner, claimant.groups)
-        known[kind] = any(quotas.tree.may_reclaim(mine, kind[0], model, claimant.more) for model in kind[1])
-    return known[kind]
+    mine = quotas.team_of(claimant.owner, claimant.groups)
+    return any(quotas.tree.may_reclaim(mine, kind[0], model, claimant.more) for model in kind[1])
 
 
 def _without(

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import product
 
 from jupyter_aliquot.gateway.planning.colocation import Neighbor
@@ -89,6 +88,9 @@ class TeamQuotas:
     tree: TeamTree
     models: dict[str, str]
     names: Mapping[str, str] = field(default_factory=dict)
+    # Models and devices that were found among all; quotas that differ in the tree alone share them.
+    _known: dict[object, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
+    _others: dict[str, frozenset[str]] = field(default_factory=dict, compare=False, repr=False)
 
     @staticmethod
     def of(snapshot: LedgerSnapshot) -> TeamQuotas | None:
@@ -114,10 +116,12 @@ class TeamQuotas:
     def quotas(self) -> Quotas:
         return self.tree.quotas
 
-    @cached_property
+    @property
     def shown_models(self) -> tuple[str, ...]:
         """The models that a file names and that the node has, each once."""
-        return tuple(dict.fromkeys((*self.quotas.models, *self.models.values())))
+        if "shown" not in self._known:
+            self._known["shown"] = tuple(dict.fromkeys((*self.quotas.models, *self.models.values())))
+        return self._known["shown"]
 
     def team_of(self, owner: str, groups: Iterable[str]) -> str:
         """Return the team's name; ROOT for a user of no team."""
@@ -198,20 +202,24 @@ class TeamQuotas:
         """Return the models to try: first those of which the team is owed enough."""
         if claimant.devices is not None:
             return list(dict.fromkeys(self._model(part.uuid) for part in claimant.devices.parts))
+        models = self._models_wished(claimant)
+        if len(models) < 2:
+            return list(models)
         team = self.team_of(claimant.owner, claimant.groups)
-        models = dict.fromkeys(self._models_wished(claimant))
         order = {model: place for place, model in enumerate(self.shown_models)}
         return sorted(models, key=lambda one: (self.tree.within_quota(team, one) < claimant.more, order[one]))
 
-    def _models_wished(self, claimant: Claimant) -> Iterable[str]:
-        """Return the models of the devices that the request takes: quotas name their own."""
-        if not claimant.models:
-            return self.models.values()
-        return (
-            model
-            for uuid, model in self.models.items()
-            if any(is_of_model(self.names.get(uuid, ""), wished) for wished in claimant.models)
-        )
+    def _models_wished(self, claimant: Claimant) -> tuple[str, ...]:
+        """Return the models of the devices that the request takes, each once: quotas name their own."""
+        key = ("wished", claimant.models)
+        if key not in self._known:
+            found = (
+                model
+                for uuid, model in self.models.items()
+                if not claimant.models or any(is_of_model(self.names.get(uuid, ""), one) for one in claimant.models)
+            )
+            self._known[key] = tuple(dict.fromkeys(found))
+        return self._known[key]
 
     def place(self, capacity: Capacity, claimant: Claimant) -> tuple[Part, ...] | Refusal | Shortage:
         """Return the parts for a request within its team's quota, or what it lacks.
@@ -223,12 +231,17 @@ class TeamQuotas:
         models = [model for model in self.models_for(claimant) if not self._lacks(claimant, model)]
         of_any = replace(claimant, models=()) if claimant.models else claimant
         for wished, model in product(claimant.models or ("",), models):
-            of_others = frozenset(uuid for uuid, one in self.models.items() if one != model)
-            placed = of_any.place(capacity.of_model(wished).without(of_others))
+            placed = of_any.place(capacity.of_model(wished).without(self._devices_of_others(model)))
             if not isinstance(placed, Refusal):
                 return placed
             refusal = refusal or placed
         return refusal or self.shortage(claimant) or claimant.place(capacity)
+
+    def _devices_of_others(self, model: str) -> frozenset[str]:
+        """Return the devices of all models but this one."""
+        if model not in self._others:
+            self._others[model] = frozenset(uuid for uuid, one in self.models.items() if one != model)
+        return self._others[model]
 
     def shortage(self, claimant: Claimant) -> Shortage | None:
         """Return the lacking quota of a request, whether its device has room or not; None if none lacks."""
