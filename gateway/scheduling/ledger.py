@@ -264,8 +264,9 @@ class LedgerSnapshot:
         """Return the kernels of each device that were measured."""
         found: dict[str, tuple[Neighbor, ...]] = {}
         for holding in self.holdings.values() if self.loads is not NO_LOADS else ():
-            neighbor = None if holding.is_evicted else self.neighbor_of(holding)
-            for quota in holding.grant.quotas if neighbor is not None else ():
+            if holding.is_evicted or (neighbor := self.neighbor_of(holding)) is None:
+                continue
+            for quota in holding.grant.quotas:
                 found[quota.uuid] = (*found.get(quota.uuid, ()), neighbor)
         return found
 

@@ -99,8 +99,8 @@ class Waiting:
 def pending_of(requester: KernelRef, request: Request, since: float, deadline: float | None) -> Pending:
     """Return the request of a kernel that is to start, for the planner."""
     of, wish = (requester.kernel_id, requester.owner), requester.wish
-    asked = (request, since, deadline, None, requester.teams, requester.replaces)
-    return Pending(*of, *asked, wish=wish, kernelspec=base_of(requester.kernelspec))
+    who, kernelspec = (requester.teams, requester.replaces), base_of(requester.kernelspec)
+    return Pending(*of, request, since, deadline, None, *who, wish=wish, kernelspec=kernelspec)
 
 
 def growth_of(holding: Holding, request: Request, since: float, shown_since: float) -> Waiting:

@@ -6,7 +6,7 @@ of kernels ran side by side. A restarted gateway learns it again from the kernel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from types import MappingProxyType
 
 from jupyter_aliquot.gateway.planning.colocation import NO_LOADS, Interference, Loads, Profile, weighted
@@ -131,13 +131,3 @@ def _slowdown(device: KernelDeviceStatus) -> float | None:
 def _works(device: KernelDeviceStatus) -> bool:
     share = None if device.compute is None else device.compute.share_used
     return share is not None and share >= LEAST_SHARE
-
-
-def neighbors_by_device(kernels: Iterable[KernelStatus]) -> Mapping[str, list[Profile]]:
-    """Return the profiles of the measured kernels of each device, by uuid."""
-    found: dict[str, list[Profile]] = {}
-    for kernel in kernels:
-        profile = profile_of(kernel.devices)
-        for device in kernel.devices if profile is not None else ():
-            found.setdefault(device.uuid, []).append(profile)
-    return found
