@@ -220,7 +220,7 @@ class Capacity:
         return on_node(*alike[key], uuids)
 
     def _facts_of(self, name: str) -> tuple[object, ...]:
-        """Return all of a node by which its parts for a size are found: of nodes alike it is the same."""
+        """Return the values by which a node's parts for a size are found: the same for nodes alike."""
         known = self.known.facts
         if name not in known:
             reserved, lowered, rule = self.reserved, self.lowered, self.nodes[name].rule

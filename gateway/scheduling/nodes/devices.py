@@ -33,7 +33,7 @@ class CapacityDevice:
 
     @cached_property
     def facts(self) -> tuple[object, ...]:
-        """All by which a request's place on it is found, save what is reserved there."""
+        """Values by which a request's place on it is found, save what is reserved there."""
         return self.index, self.memory_bytes, self.is_lost, self.context_bytes, self.is_shut, self.domain
 
 
@@ -73,7 +73,7 @@ class NodeRoom:
 
     @cached_property
     def facts(self) -> tuple[object, ...]:
-        """All by which a request's place on the node is found."""
+        """Values by which a request's place on the node is found."""
         rule = (self.rule.production, self.rule.opportunistic, self.rule.host_bytes)
         return *rule, self.largest_kernel_bytes, self.is_shut, self.is_away
 

@@ -67,7 +67,7 @@ def ranking(found: Mapping[str, Placement], places: Mapping[str, int], busy: fro
 
 @dataclass
 class Found:
-    """What a capacity found so far: placements by node and size, and all nodes by size, the best first.
+    """The findings of a capacity so far: placements by node and size, and all nodes by size, the best first.
 
     ``alike`` has placements by all that they depend on, with the places of the devices on their node.
     ``origin`` is the capacity from which it ``differs`` in some nodes alone, and which ranks the others; None:
