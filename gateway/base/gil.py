@@ -65,7 +65,11 @@ def while_a_user_waits() -> Iterator[None]:
         _thread.has_a_user = False
 
 
-def unhurried(items: Iterable[T]) -> Iterable[T]:
+def unhurried(
+    items: Iterable[T],
+    monotonic: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], None] = time.sleep,
+) -> Iterable[T]:
     """Return the same items; in a background thread, rest for most of the time between them.
 
     For work that no user waits for; `while_a_user_waits` shortens the rests. The main thread, which
@@ -74,5 +78,5 @@ def unhurried(items: Iterable[T]) -> Iterable[T]:
     if threading.current_thread() is threading.main_thread():
         return items
     if getattr(_thread, "has_a_user", False):
-        return giving_way(items)
-    return giving_way(items, work_seconds=_SLICE_SECONDS, pause_seconds=_REST_SECONDS)
+        return giving_way(items, monotonic, pause)
+    return giving_way(items, monotonic, pause, _SLICE_SECONDS, _REST_SECONDS)

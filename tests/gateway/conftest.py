@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterator
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_events import schema as event_schemas
 from pytest_jupyter.jupyter_server import *  # noqa: F403  (fixtures and hooks, found by their names)
+
+from jupyter_aliquot.gateway.base import gil
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +47,20 @@ def each_event_schema_is_checked_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(event_schemas, "validate_schema", check_once)
         yield
+
+
+@pytest.fixture
+def rests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Count the items between which a background thread may rest, by the thread pool's name."""
+    counted: Counter[str] = Counter()
+
+    def giving_way(items: Iterable[Any], *_bounds: object) -> Iterator[Any]:
+        for item in items:
+            counted[threading.current_thread().name.partition("_")[0]] += 1
+            yield item
+
+    monkeypatch.setattr(gil, "giving_way", giving_way)
+    return counted
 
 
 @pytest.fixture
