@@ -72,6 +72,7 @@ class Look:
         monotonic: Milliseconds since the machine was started.
         boot: Names that start: between two starts of a machine no duration is known.
         parts: None while no agent answers.
+        has_only_new: Whether ``parts`` are those of kernels that came just now, and nothing is said of others.
         waiting: The requests in the queue.
         away: The nodes whose agents do not answer, of whose parts nothing is known.
     """
@@ -82,6 +83,7 @@ class Look:
     parts: tuple[Part, ...] | None
     waiting: tuple[Part, ...] = ()
     away: frozenset[str] = frozenset()
+    has_only_new: bool = False
 
 
 def agent_run(node: str, began: float) -> str:

@@ -74,12 +74,12 @@ class Meter:
             # No kernel outlives its machine, and monotonic time began anew.
             self.marks, self.last, self._missing = {}, Moment(), {}
         found: list[Entry] = []
-        marks = self._kept(look)
+        marks = self.marks if look.has_only_new else self._kept(look)
         for part in unhurried((*(look.parts or ()), *look.waiting)):
             marks[part.key], entries = self._count(part, look)
             found += entries
         self.marks = marks
-        if look.parts is not None:
+        if look.parts is not None and not look.has_only_new:
             self.last = Moment(look.boot, look.monotonic)
         return found
 

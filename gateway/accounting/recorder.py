@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeVar
 
@@ -33,7 +33,7 @@ from .looks import THIS_NODE, Look, Teams, agent_run, parts_of, waiting_of
 from .query import Answer, Question
 from .questions import Questions
 
-# Between two looks at the same kernels; a kernel that comes or goes is looked at once.
+# Between two looks at all kernels. A kernel that comes is looked at once, so that one that stays for less counts.
 _LOOK_SECONDS = 2.0
 _MOST_WAITING = 30
 _THREAD = "aliquot-accounting"
@@ -79,12 +79,16 @@ class UsageAccounting:
         """Called by NodeWatch with each new view."""
         now, agents = self._clock.now(), self._agents(view)
         kernels = frozenset(kernel.kernel_id for status in agents.values() for kernel in status.kernels)
-        is_early = now - self._last < _LOOK_SECONDS and kernels == self._kernels
-        if self._book is None or is_early or self._waiting >= _MOST_WAITING:
+        came, self._kernels = kernels - self._kernels, kernels
+        is_early = now - self._last < _LOOK_SECONDS
+        if self._book is None or (is_early and not came) or self._waiting >= _MOST_WAITING:
             return
-        self._last, self._kernels = now, kernels
+        if is_early:
+            future = self._hand_over(self._book, _only(came, agents), frozenset(), has_only_new=True)
+        else:
+            self._last = now
+            future = self._hand_over(self._book, agents, self._away(view))
         self._waiting += 1
-        future = self._hand_over(self._book, agents, self._away(view))
         future.add_done_callback(self._taken)
 
     def _agents(self, view: NodeView) -> dict[str, NodeStatus]:
@@ -99,7 +103,9 @@ class UsageAccounting:
         nodes = self._sources.nodes()
         return frozenset([*here, *(node.name for node in nodes if not node.is_connected or node.status is None)])
 
-    def _hand_over(self, book: Book, agents: Mapping[str, NodeStatus], away: frozenset[str]) -> asyncio.Future[None]:
+    def _hand_over(
+        self, book: Book, agents: Mapping[str, NodeStatus], away: frozenset[str], *, has_only_new: bool = False
+    ) -> asyncio.Future[None]:
         wall, now = int(self._clock.wall() * 1000), int(self._clock.now() * 1000)
         admission, quotas, boot = self._sources.admission(), self._sources.quotas(), self._sources.boot
         periods = frozenset[str]() if quotas is None else quotas.budgets.periods
@@ -109,8 +115,8 @@ class UsageAccounting:
             teams = Teams(quotas)
             found = (parts_of(status, agent, admission, teams) for agent, status in agents.items())
             parts = tuple(chain.from_iterable(found)) if agents else None
-            waiting = waiting_of(agents.values(), admission, teams)
-            book.take(Look(wall, now, boot, parts, waiting, away), periods)
+            waiting = () if has_only_new else waiting_of(agents.values(), admission, teams)
+            book.take(Look(wall, now, boot, parts, waiting, away, has_only_new), periods)
 
         return asyncio.get_running_loop().run_in_executor(self._thread, take)
 
@@ -185,3 +191,11 @@ class UsageAccounting:
         self._waiting -= 1
         if not future.cancelled() and future.exception() is not None:
             self._log.error("accounting=failed; it goes on", exc_info=future.exception())
+
+
+def _only(kernel_ids: frozenset[str], agents: Mapping[str, NodeStatus]) -> dict[str, NodeStatus]:
+    """Return the statuses with these kernels alone."""
+    return {
+        run: replace(status, kernels=tuple(one for one in status.kernels if one.kernel_id in kernel_ids))
+        for run, status in agents.items()
+    }

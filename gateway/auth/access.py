@@ -24,7 +24,7 @@ class Access(IntEnum):
     @property
     def word(self) -> str:
         """Return the word in REST."""
-        return self.name.lower()
+        return self._name_.lower()  # the name, without the enum's look-up of it
 
 
 REFUSAL = (

@@ -18,7 +18,9 @@ from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.kernelspec import KernelSpec, NoSuchKernel
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_client.provisioning.provisioner_base import KernelProvisionerBase
+from jupyter_events import EventLogger
 from jupyter_server.services.kernels.kernelmanager import ServerKernelManager, emit_kernel_action_event
+from traitlets import default
 
 from jupyter_aliquot.gateway.base.jupyter_private import has_started_before
 from jupyter_aliquot.gateway.containers.environment import without_servers_own
@@ -31,7 +33,7 @@ from jupyter_aliquot.gateway.containers.planner import (
 )
 from jupyter_aliquot.gateway.reports.kernel import OwnerMessage
 from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
-from jupyter_aliquot.gateway.sharing.shares import Shares
+from jupyter_aliquot.gateway.sharing.shares import UNSHARED, Shares
 from jupyter_aliquot.gateway.sizes.grammar import resized_name
 from jupyter_aliquot.gateway.sizes.wish import ARGUMENT as WISH, wish_of
 from jupyter_aliquot.gateway.state.persistence import PendingResize
@@ -40,7 +42,7 @@ from jupyter_aliquot.gateway.terminations.failures import is_worth_a_retry
 from jupyter_aliquot.gpu_hook.waiting import outlasting
 from jupyter_aliquot.provisioner.containers.plan import ContainerPlan
 from jupyter_aliquot.provisioner.control_groups import GroupLimits
-from jupyter_aliquot.provisioner.errors import AliquotError, LaunchError, WithdrawnError
+from jupyter_aliquot.provisioner.errors import AliquotError, LaunchError
 from jupyter_aliquot.provisioner.grants.codec import grant_record, stanza_host_part, stanza_request
 from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
@@ -48,13 +50,17 @@ from jupyter_aliquot.provisioner.resources import NO_HOST_PART, Bytes, Grant, Ho
 from jupyter_aliquot.provisioner.terminations import Asked, Ending, ProcessEnd
 
 from .owner_accounts import OwnerAccounts
-from .restarts import Restarts
-from .services import KernelServices
+from .restarts import Restarts, fail
+from .services import KernelServices, event_logger_of
 
 _ASKING = "asking for a GPU"
 # The ids of the kernels that a start replaces. They are among its arguments, so that a later
 # gateway has them, too.
 REPLACES = "replaces"
+
+
+# What a report tells of a kernel that is not of our class, where ManagedKernel.reported is missing.
+NOT_REPORTED: tuple[Ending | None, Shares, OwnerMessage | None] = (None, UNSHARED, None)
 
 
 class KernelListener(Protocol):
@@ -119,6 +125,12 @@ class ManagedKernel(ServerKernelManager):
         # The kernels of its owner that it replaces.
         self.replaces: frozenset[str] = frozenset()
 
+    @default("event_logger")
+    def _default_event_logger(self) -> EventLogger:
+        """Called at the first event. Jupyter's own reads and checks the events' schema for each kernel: 20 ms."""
+        found = None if self.extra_event_schema_paths else event_logger_of(getattr(self.parent, "parent", None))
+        return found or super()._default_event_logger()
+
     def introduce(self, kernel_id: str, owner: str, teams: frozenset[str], arguments: Mapping[str, Any]) -> None:
         """Take the facts of the request for this kernel.
 
@@ -181,6 +193,11 @@ class ManagedKernel(ServerKernelManager):
         self.shares, self.was_shared = shares, self.was_shared or bool(shares)
         if self._noted not in (None, KernelState.ENDING):
             self.note(self._noted)
+
+    @property
+    def reported(self) -> tuple[Ending | None, Shares, OwnerMessage | None]:
+        """The facts that reports tell, and that it alone keeps: its last crash, its shares and a message."""
+        return self.last_crash, self.shares, self.owner_message
 
     @property
     def grant(self) -> Grant | None:
@@ -312,7 +329,7 @@ class ManagedKernel(ServerKernelManager):
             await self._start_with_retries(kwargs)
         except BaseException as error:
             await asyncio.shield(self._give_up(error))
-            _fail(ready, error)
+            fail(ready, error)
             raise
         if not ready.done():
             ready.set_result(None)
@@ -572,17 +589,3 @@ def _provisioner_info(relay: RelayRecord, process: KernelProcess | None, grant: 
         "relay": os.fspath(relay.folder),
         "process": None if process is None else list(astuple(process)[1:]),
     }
-
-
-def _fail(ready: asyncio.Future[None], error: BaseException) -> None:
-    """Fail the future of a start.
-
-    A start that was cancelled has failed, too, for those who wait for it.
-    """
-    if ready.done():
-        return
-    if not isinstance(error, Exception):
-        error = WithdrawnError("the start of the kernel was cancelled")
-    ready.set_exception(error)
-    # Read it, so that asyncio logs no error: the kernel's reason has the message.
-    ready.exception()

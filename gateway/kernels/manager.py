@@ -120,12 +120,7 @@ class AliquotKernelManager(AsyncMappingKernelManager):
         return kernel if isinstance(kernel, ManagedKernel) else None
 
     def get_kernel(self, kernel_id: str) -> Any:
-        """Called by Jupyter, whose own method checks the id in four calls.
-
-        Each status report calls it a thousand times.
-
-        Raises HTTPError 404.
-        """
+        """Called by Jupyter, whose own method checks the id in four calls. Raises HTTPError 404."""
         kernel = self._kernels.get(kernel_id)
         return super().get_kernel(kernel_id) if kernel is None else kernel
 
@@ -170,15 +165,20 @@ class AliquotKernelManager(AsyncMappingKernelManager):
 
         Raises HTTPError 404.
         """
-        kernel = self.get_kernel(kernel_id)
-        waiting = _waiting_reason(kernel)
+        return self.state_of(kernel_id, self.get_kernel(kernel_id))[:2]
+
+    def state_of(self, kernel_id: str, kernel: Any) -> tuple[str, str, str | None]:
+        """Return the same of one of the kernels, and Jupyter's state. A status may ask it a thousand times."""
+        is_ready, execution_state = kernel.ready.done(), kernel.execution_state
+        waiting = None if is_ready else _waiting_reason(kernel)
         if waiting is not None:
-            return "queued", waiting
-        if kernel.execution_state == "dead":
-            return "ended", kernel.reason
+            return "queued", waiting, execution_state
+        if execution_state == "dead":
+            return "ended", kernel.reason, execution_state
         # Jupyter says "starting" until a client connects, and while it ends. Such a kernel holds
         # its grant already.
-        return "on_gpu" if kernel.ready.done() or kernel_id in self._stopping else "starting", kernel.reason
+        is_there = is_ready or kernel_id in self._stopping
+        return "on_gpu" if is_there else "starting", kernel.reason, execution_state
 
     def connections(self, kernel_id: str) -> int:
         """Return how many browsers and other clients of the owner are connected to it here.

@@ -124,19 +124,21 @@ class RelayActivity:
         if used:
             self._on_activity(moment(max(used)))
 
-    def interrupted_at(self, kernel_id: str) -> float | None:
-        """Return when the running cell was last interrupted; None if it was not, or none runs."""
-        sent, activity = self._interrupted.get(kernel_id), self.of(kernel_id)
+    def seen(self, kernel_id: str) -> tuple[Activity | None, Mapping[str, int] | None, float | None]:
+        """Return what the kernel does, its messages not sent by reason, and when its running cell was interrupted.
+
+        None three times for a kernel without a relay; the last one also if none runs, or none was interrupted.
+        """
+        link = None if self._links is None else self._links.get(kernel_id)
+        if link is None:
+            return None, None, None
+        return link.activity, link.dropped, self._interrupted_at(kernel_id, link.activity)
+
+    def _interrupted_at(self, kernel_id: str, activity: Activity | None) -> float | None:
+        sent = self._interrupted.get(kernel_id)
         if sent is None or activity is None or not activity.is_busy or activity.busy_since != sent[1]:
             return None
         return sent[0]
-
-    def dropped_messages(self, kernel_id: str) -> Mapping[str, int] | None:
-        """Return how many messages were not sent to browsers, by reason.
-
-        None for a kernel without a relay.
-        """
-        return None if self._links is None else self._links.dropped(kernel_id)
 
 
 def relay_folder(kernel: Any) -> Path | None:

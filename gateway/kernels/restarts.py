@@ -68,3 +68,17 @@ class Restarts:
     def under_way(self) -> set[asyncio.Future[None]]:
         """Return a future for each restart that is under way, which is done at its end."""
         return set(self._under_way)
+
+
+def fail(ready: asyncio.Future[None], error: BaseException) -> None:
+    """Fail the future of a start.
+
+    A start that was cancelled has failed, too, for those who wait for it.
+    """
+    if ready.done():
+        return
+    if not isinstance(error, Exception):
+        error = WithdrawnError("the start of the kernel was cancelled")
+    ready.set_exception(error)
+    # Read it, so that asyncio logs no error: the kernel's reason has the message.
+    ready.exception()

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from jupyter_events import EventLogger
 from jupyter_server.serverapp import ServerApp
 
 from jupyter_aliquot.gateway.base.lead import ALONE, Lead, lead_error
@@ -26,6 +27,7 @@ from jupyter_aliquot.provisioner.terminations import Asked
 
 from .owner_accounts import OwnerAccounts
 
+_KERNEL_EVENTS = "https://events.jupyter.org/jupyter_server/kernel_actions/v1"
 _ONE_ACCOUNT = (
     "Kernels outside of containers run under this server's own account, which cannot limit their CPUs and memory."
 )
@@ -88,6 +90,12 @@ class MakesKernelServices(Protocol):
     """An extension of the server that makes the services of its kernel manager."""
 
     def kernel_services(self) -> KernelServices: ...
+
+
+def event_logger_of(server: object) -> EventLogger | None:
+    """Return the server's event logger if it knows the events of kernels; None before the first kernel."""
+    logger = getattr(server, "event_logger", None)
+    return logger if isinstance(logger, EventLogger) and _KERNEL_EVENTS in logger.schemas else None
 
 
 def services_of(server: object) -> KernelServices:

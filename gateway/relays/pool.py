@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from jupyter_aliquot.gateway.replay.store import CellOutputs
@@ -88,11 +88,6 @@ class RelayLinks:
         """Return the kernel's activity; None without a relay."""
         link = self._links.get(kernel_id)
         return None if link is None else link.activity
-
-    def dropped(self, kernel_id: str) -> Mapping[str, int] | None:
-        """Return the number of messages not sent to browsers, by reason; None without a relay."""
-        link = self._links.get(kernel_id)
-        return None if link is None else link.dropped
 
 
 async def connect(folder: Path, listener: LinkListener) -> RelayLink:

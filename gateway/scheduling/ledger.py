@@ -31,6 +31,8 @@ __all__ = ["EARLIER", "Device", "Holding", "KernelRef", "Leaving", "Ledger", "Le
 
 # Stands for the kernel that another one leaves for, where an earlier gateway knew it.
 EARLIER = "an earlier request"
+# Beyond so many changed grants, all are looked at.
+_MOST_TOUCHED = 64
 
 
 @dataclass(frozen=True)
@@ -369,7 +371,7 @@ class LedgerSnapshot:
 
         Those that are ending are among them.
         """
-        found = {held.grant.kernel_id: held for held in self._by_owner.get(owner, ())}
+        found = dict(self._by_owner.get(owner, {}))
         for team in teams:
             found.update((held.grant.kernel_id, held) for held in self._by_team.get(team, ()))
         return tuple(found.values())
@@ -406,10 +408,10 @@ class LedgerSnapshot:
     # Each status request asks for its user's own: a few of a thousand.
 
     @cached_property
-    def _by_owner(self) -> Mapping[str, Sequence[Holding]]:
-        found: dict[str, list[Holding]] = {}
-        for held in (*self.holdings.values(), *self.ending.values()):
-            found.setdefault(held.grant.owner, []).append(held)
+    def _by_owner(self) -> Mapping[str, Mapping[str, Holding]]:
+        found: dict[str, dict[str, Holding]] = {}
+        for kernel_id, held in (*self.holdings.items(), *self.ending.items()):
+            found.setdefault(held.grant.owner, {})[kernel_id] = held
         return found
 
     @cached_property
@@ -419,6 +421,25 @@ class LedgerSnapshot:
             for team in held.requester.teams:
                 found.setdefault(team, []).append(held)
         return found
+
+    def take_views(self, before: LedgerSnapshot, touched: Collection[str]) -> None:
+        """Take over what *before* has found in a thousand grants, with the grants of *touched* kernels anew.
+
+        Called by the ledger alone, before others have this snapshot.
+        """
+        known, views = vars(before), vars(self)
+        if "unsettled" in known and len(touched) <= _MOST_TOUCHED:
+            new = {one: held for one in touched if (held := self.holdings.get(one)) and not held.is_settled}
+            views["unsettled"] = MappingProxyType({**_without(before.unsettled, touched), **new})
+        if "_by_owner" in known and len(touched) <= _MOST_TOUCHED:
+            found, tables = dict(before._by_owner), (self.holdings, self.ending)
+            new = {one: table[one] for table in tables for one in touched if one in table}
+            old = (table[one] for table in (before.holdings, before.ending) for one in touched if one in table)
+            for owner in {held.grant.owner for held in (*old, *new.values())}:
+                mine = {one: held for one, held in new.items() if held.grant.owner == owner}
+                mine = {**_without(found.pop(owner, {}), touched), **mine}
+                found.update({owner: mine} if mine else {})
+            views["_by_owner"] = found
 
 
 @dataclass(frozen=True)
@@ -491,8 +512,11 @@ class Ledger:
         if news and ending:
             told = [(one, answers.node_of(held.grant)) for one, held in ending.items()]
             ending = _without(ending, [one for one, by in told if id(by) in fresh and one not in by.ending])
-        self._current = self._made(self._current.node if node is None else node, holdings, ending)
-        return self._current
+        touched = gone | given.keys() | (self._current.ending.keys() - ending.keys())
+        made = self._made(self._current.node if node is None else node, holdings, ending)
+        made.take_views(self._current, touched)
+        self._current = made
+        return made
 
     def _made(self, node: Node, holdings: Mapping[str, Holding], ending: Mapping[str, Holding]) -> LedgerSnapshot:
         others = self._others

@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 # Thresholds of the three generations. The objects of one request die in the first, and none reaches
-# the last. A collection of the middle one stops all threads, and looks at the product of both: at
-# twelve thousand new objects. Python's own: 700, 10, 10.
-_THRESHOLDS = (2_000, 5, 10)
+# the last. A collection of the middle one stops all threads, and looks at four thousand new objects
+# and all that they refer to: with twelve thousand, tables of a thousand kernels among them, it took
+# 25 ms. Python's own: 700, 10, 10.
+_THRESHOLDS = (1_000, 3, 10)
 _MIDDLE = 1
 # The time between two checks whether a full collection is due: a check counts objects, which takes
 # a quarter of the collection. It is due once ``_MORE`` times as many objects are frozen as after

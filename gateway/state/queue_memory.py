@@ -75,13 +75,15 @@ class QueueMemory:
         before, self._ledger = self._ledger, ledger
         if before.holdings is ledger.holdings:
             return False
-        gone = [held for one, held in before.holdings.items() if one not in ledger.holdings]
-        if gone:
-            now, services = self._clock.now(), attained(before.holdings.values(), self._clock.now())
-            ran = [one for one in gone if now - one.granted_at >= LEAST_SECONDS]
+        gone = before.holdings.keys() - ledger.holdings.keys()
+        now = self._clock.now()
+        ran = [held for one in gone if now - (held := before.holdings[one]).granted_at >= LEAST_SECONDS]
+        if ran:
+            owners = {held.grant.owner for held in ran}
+            services = attained((held for held in before.holdings.values() if held.grant.owner in owners), now)
             self._ended += [Ended(now - one.granted_at, services[one.grant.owner]) for one in ran]
             self._services = _index(self._ended)
-        return bool(gone)
+        return bool(ran)
 
     def _note_held(self, ledger: LedgerSnapshot) -> bool:
         half_life = None if ledger.quotas is None else ledger.quotas.usage_half_life

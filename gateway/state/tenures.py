@@ -29,10 +29,10 @@ class Tenures:
         self._offset = clock.wall() - clock.now()
         nothing: dict[str, Tenure] = {}
         self._found = self._file.read(_tenures, nothing)
-        self._noted: Mapping[str, Tenure] = self._found
         # Of the last cycle: among a thousand grants, few change between two.
         self._holdings: Mapping[str, Holding] = {}
-        self._records: Mapping[str, dict[str, Any]] = {}
+        self._noted = dict(self._found)
+        self._records: dict[str, dict[str, Any]] = {}
 
     def of(self, kernel_id: str) -> Tenure | None:
         """Return what an earlier gateway knew of a kernel's grant."""
@@ -42,20 +42,22 @@ class Tenures:
         """Note the grants. Called after each cycle of admission."""
         self.queue.note(ledger)
         self.loads.note(ledger)
-        before, noted = self._holdings, self._noted
+        before, self._holdings = self._holdings, ledger.holdings
         if not self._file.is_kept or ledger.holdings is before:
             return
-        self._holdings = ledger.holdings
-        self._noted = {
-            one: noted[one] if before.get(one) is holding else tenure_of(holding, self._offset)
-            for one, holding in ledger.holdings.items()
-        }
-        if self._noted != noted:
-            self._records = {
-                one: self._records[one] if noted.get(one) is tenure and one in self._records else asdict(tenure)
-                for one, tenure in self._noted.items()
-            }
-            self._file.write({"version": 1, "grants": self._records})
+        changed = [held for one, held in ledger.holdings.items() if before.get(one) is not held]
+        has_news = False
+        for one in self._noted.keys() - ledger.holdings.keys():
+            del self._noted[one]
+            self._records.pop(one, None)
+            has_news = True
+        for held in changed:
+            one, tenure = held.grant.kernel_id, tenure_of(held, self._offset)
+            if self._noted.get(one) != tenure or one not in self._records:
+                self._noted[one], self._records[one] = tenure, asdict(tenure)
+                has_news = True
+        if has_news:
+            self._file.write({"version": 1, "grants": dict(self._records)})
 
     async def flush(self) -> None:
         """Wait until all is on disk."""

@@ -6,13 +6,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from jupyter_aliquot.gateway.culling.policy import Announcement
+from jupyter_aliquot.gateway.kernels.kernel import NOT_REPORTED, ManagedKernel
 from jupyter_aliquot.gateway.relays.activity import Activity
+from jupyter_aliquot.gateway.reports.kernel import OwnerMessage
 from jupyter_aliquot.gateway.scheduling.admission import AdmissionSnapshot
 from jupyter_aliquot.gateway.scheduling.ledger import Holding
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
-from jupyter_aliquot.gateway.sharing.shares import UNSHARED
+from jupyter_aliquot.gateway.sharing.shares import Shares
 from jupyter_aliquot.gateway.sizes.kernel_request import request_of
 from jupyter_aliquot.provisioner.resources import Request
+from jupyter_aliquot.provisioner.terminations import Ending
 
 from .report import PLAIN, LocalKernel
 
@@ -21,23 +24,23 @@ _SPARE = 64
 
 
 class Activities(Protocol):
-    """The kernels' activity, as their relays report it. None stands for a kernel without a relay."""
+    """The kernels' activity, as their relays report it."""
 
-    def of(self, kernel_id: str) -> Activity | None:
-        """Return the kernel's activity."""
-        ...
+    def seen(self, kernel_id: str) -> tuple[Activity | None, Mapping[str, int] | None, float | None]:
+        """Return what the kernel does, its messages not sent by reason, and when its running cell was interrupted.
 
-    def dropped_messages(self, kernel_id: str) -> Mapping[str, int] | None:
-        """Return how many messages were not sent to browsers, by reason."""
-        ...
-
-    def interrupted_at(self, kernel_id: str) -> float | None:
-        """Return when the running cell was last interrupted; None if it was not, or none runs."""
+        None three times for a kernel without a relay.
+        """
         ...
 
 
 class KernelManagers(Protocol):
     """The part of our kernel manager that knows kernels, their owners and their states."""
+
+    @property
+    def owners(self) -> Mapping[str, str]:
+        """Return the owners' names by the kernels' ids."""
+        ...
 
     def __contains__(self, kernel_id: str, /) -> bool:
         """Return whether there is such a kernel."""
@@ -47,12 +50,8 @@ class KernelManagers(Protocol):
         """Return Jupyter's manager of one kernel."""
         ...
 
-    def owner_of(self, kernel_id: str) -> str | None:
-        """Return the owner's name."""
-        ...
-
-    def kernel_state(self, kernel_id: str) -> tuple[str, str | None]:
-        """Return the state and the reason."""
+    def state_of(self, kernel_id: str, kernel: Any) -> tuple[str, str | None, str | None]:
+        """Return the state and the reason of one of the kernels, and Jupyter's word for its state."""
         ...
 
     @property
@@ -61,18 +60,22 @@ class KernelManagers(Protocol):
         ...
 
 
+# All that a kernel's value is made of: the arguments of `_local` after the id.
+Causes = tuple[Any, ...]
+
+
 class KernelMemo:
-    """The values made last: among a thousand kernels, few change between two looks."""
+    """The values made last, with their causes: among a thousand kernels, few change between two looks."""
 
     def __init__(self) -> None:
-        self._made: dict[str, LocalKernel] = {}
+        self._made: dict[str, tuple[Causes, LocalKernel]] = {}
 
-    def same(self, kernel: LocalKernel) -> LocalKernel:
-        """Return the object made before if it is equal, else this one."""
-        found = self._made.get(kernel.id)
-        if found is None or found != kernel:
-            found = self._made[kernel.id] = kernel
-        return found
+    def of(self, kernel_id: str, causes: Causes) -> LocalKernel:
+        """Return the value that was made of equal causes, else a new one."""
+        found = self._made.get(kernel_id)
+        if found is None or found[0] != causes:
+            found = self._made[kernel_id] = causes, _local(kernel_id, *causes)
+        return found[1]
 
     def forget_others(self, there: Collection[str]) -> None:
         """Drop values of kernels that no longer exist, except for a few.
@@ -80,7 +83,7 @@ class KernelMemo:
         Called at each look with the ids of all kernels.
         """
         if len(self._made) > len(there) + _SPARE:
-            self._made = {one: kernel for one, kernel in self._made.items() if one in there}
+            self._made = {one: made for one, made in self._made.items() if one in there}
 
 
 def local_kernels(
@@ -93,49 +96,70 @@ def local_kernels(
 ) -> Iterator[LocalKernel]:
     """Yield the kernels that request a GPU, or have news or an announced end, and are there when it comes to them."""
     queue = {entry.kernel_id: entry for entry in snapshot.starts}
-    holdings, memo = snapshot.ledger.holdings, memo or KernelMemo()
+    holdings, owners, activity, memo = snapshot.ledger.holdings, manager.owners, manager.activity, memo or KernelMemo()
     for kernel_id in filter(manager.__contains__, ids):
         kernel = manager.get_kernel(kernel_id)
         waiting, holding = queue.get(kernel_id), holdings.get(kernel_id)
-        request = _asked(holding, waiting) or request_of(kernel)
-        if request is None and not (kernel_id in announced or _has_news(kernel)):
-            continue
-        state, reason = manager.kernel_state(kernel_id)
-        yield memo.same(
-            LocalKernel(
-                id=kernel_id,
-                name=kernel.kernel_name,
-                owner=manager.owner_of(kernel_id) or "",
-                label=labels.get(kernel_id, ""),
-                request=request or PLAIN,
-                state=state,
-                reason=reason or (None if holding is None else holding.doubt),
-                queue=waiting,
-                execution_state=getattr(kernel, "execution_state", None),
-                created=waiting.since if waiting else holding.since if holding else None,
-                quotas=holding.grant.quotas if holding else (),
-                last_crash=getattr(kernel, "last_crash", None),
-                ending_soon=announced.get(kernel_id),
-                dropped_messages=manager.activity.dropped_messages(kernel_id),
-                activity=manager.activity.of(kernel_id),
-                interrupted_at=manager.activity.interrupted_at(kernel_id),
-                shares=getattr(kernel, "shares", UNSHARED),
-                owner_message=getattr(kernel, "owner_message", None),
-            )
+        # Only a kernel with neither has to be asked, which takes longer than all the rest.
+        request = request_of(kernel) if holding is None and waiting is None else None
+        names = kernel.kernel_name, owners.get(kernel_id, ""), labels.get(kernel_id, "")
+        grant = request, holding, waiting, announced.get(kernel_id)
+        of_ours = kernel.reported if isinstance(kernel, ManagedKernel) else NOT_REPORTED
+        made = memo.of(
+            kernel_id, (*names, *grant, *manager.state_of(kernel_id, kernel), *activity.seen(kernel_id), *of_ours)
         )
+        if holding is None and waiting is None and request is None and not _has_news(made, kernel):
+            continue
+        yield made
 
 
-def _has_news(kernel: Any) -> bool:
+def _has_news(made: LocalKernel, kernel: Any) -> bool:
     """Return whether its user is told of it although it has no GPU."""
-    return any(getattr(kernel, name, None) for name in ("last_crash", "owner_message", "was_shared"))
+    is_told = made.ending_soon is not None or made.last_crash is not None or made.owner_message is not None
+    return is_told or bool(getattr(kernel, "was_shared", False))
 
 
-def _asked(holding: Holding | None, waiting: QueueEntry | None) -> Request | None:
-    """Return the kernel's request from its grant or its queue entry; None if it has neither.
-
-    Reading it from the kernelspec takes longer than all the rest.
-    """
-    return holding.grant.request if holding else waiting.request if waiting else None
+def _local(
+    kernel_id: str,
+    name: str,
+    owner: str,
+    label: str,
+    request: Request | None,
+    holding: Holding | None,
+    waiting: QueueEntry | None,
+    announced: Announcement | None,
+    state: str,
+    reason: str | None,
+    execution_state: str | None,
+    activity: Activity | None,
+    dropped_messages: Mapping[str, int] | None,
+    interrupted_at: float | None,
+    last_crash: Ending | None,
+    shares: Shares,
+    owner_message: OwnerMessage | None,
+) -> LocalKernel:
+    """Return a kernel's value, from all that it is made of."""
+    requested = holding.grant.request if holding else waiting.request if waiting else request
+    return LocalKernel(
+        id=kernel_id,
+        name=name,
+        owner=owner,
+        label=label,
+        request=requested or PLAIN,
+        state=state,
+        reason=reason or (None if holding is None else holding.doubt),
+        queue=waiting,
+        execution_state=execution_state,
+        created=waiting.since if waiting else holding.since if holding else None,
+        quotas=holding.grant.quotas if holding else (),
+        last_crash=last_crash,
+        ending_soon=announced,
+        dropped_messages=dropped_messages,
+        activity=activity,
+        interrupted_at=interrupted_at,
+        shares=shares,
+        owner_message=owner_message,
+    )
 
 
 def waiting_elsewhere(

@@ -5,13 +5,14 @@ One pass over the kernels serves all devices. A report names no other user.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from jupyter_aliquot.gateway.planning.colocation import Interference, Profile
 from jupyter_aliquot.gateway.reports.status import Device, PredictedSpeed
 from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
 from jupyter_aliquot.gateway.state.load_memory import profile_of
-from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus, KernelDeviceStatus, NodeStatus
+from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus, KernelDeviceStatus, KernelStatus, NodeStatus
 
 from .compute import control_report
 
@@ -22,40 +23,69 @@ NOTHING_KNOWN = LedgerSnapshot()
 
 @dataclass
 class _Sums:
-    """Sums over the kernels of one device, in bytes."""
+    """Sums over the kernels of one device, in bytes; how many parts they have, and the kernels' loads."""
 
+    parts: int = 0
     charged: int = 0
     reserved: int = 0
     swapped: int = 0
     burstable: int = 0
-    profiles: list[Profile] = field(default_factory=list)
+    profiles: dict[str, Profile] = field(default_factory=dict)
 
-    def add(self, part: KernelDeviceStatus) -> None:
-        """Add one kernel's part of the device."""
+    def add(self, part: KernelDeviceStatus, times: int) -> None:
+        """Add one kernel's part of the device once, or take it off (-1 times)."""
         guarantee = part.quota_bytes if part.guarantee_bytes is None else part.guarantee_bytes
-        self.charged += part.charged_bytes
-        self.reserved += guarantee
-        self.swapped += part.swapped_bytes
-        self.burstable += max(0, part.charged_bytes - part.swapped_bytes - guarantee)
+        self.parts += times
+        self.charged += times * part.charged_bytes
+        self.reserved += times * guarantee
+        self.swapped += times * part.swapped_bytes
+        self.burstable += times * max(0, part.charged_bytes - part.swapped_bytes - guarantee)
 
 
 class DeviceSums:
     """The sums over all kernels of one status, and over each owner's.
 
-    They are computed once, for any number of users.
+    They are computed once, for any number of users, and from one status to the next only for kernels that changed.
     """
 
     def __init__(self, status: NodeStatus) -> None:
-        self._status = status
-        self._all: dict[str, _Sums] = {device.uuid: _Sums() for device in status.devices}
+        self.status = status
+        self._kernels: Mapping[str, KernelStatus] = {}
+        self._all: dict[str, _Sums] = {}
         self._owners: dict[tuple[str, str], _Sums] = {}
-        for kernel in status.kernels:
-            for part in kernel.devices:
-                if part.uuid in self._all:
-                    self._all[part.uuid].add(part)
-                    if (profile := profile_of((part,))) is not None:
-                        self._all[part.uuid].profiles.append(profile)
-                    self._owners.setdefault((kernel.owner, part.uuid), _Sums()).add(part)
+        self.follow(status)
+
+    def follow(self, status: NodeStatus) -> None:
+        """Sum up the next status."""
+        self.status = status
+        kernels = {kernel.kernel_id: kernel for kernel in status.kernels}
+        uuids = [device.uuid for device in status.devices]
+        if uuids != [*self._all]:
+            self._kernels, self._all, self._owners = {}, {uuid: _Sums() for uuid in uuids}, {}
+        before, self._kernels = self._kernels, kernels
+        for kernel_id, kernel in before.items():
+            if kernels.get(kernel_id) is not kernel:
+                self._add(kernel, -1)
+        for kernel_id, kernel in kernels.items():
+            if before.get(kernel_id) is not kernel:
+                self._add(kernel, 1)
+
+    def _add(self, kernel: KernelStatus, times: int) -> None:
+        for part in kernel.devices:
+            if part.uuid in self._all:
+                self._all[part.uuid].add(part, times)
+                self._note_load(kernel.kernel_id, part, times)
+                mine = self._owners.setdefault((kernel.owner, part.uuid), _Sums())
+                mine.add(part, times)
+                if not mine.parts:
+                    del self._owners[kernel.owner, part.uuid]
+
+    def _note_load(self, kernel_id: str, part: KernelDeviceStatus, times: int) -> None:
+        profiles = self._all[part.uuid].profiles
+        if times < 0:
+            profiles.pop(kernel_id, None)
+        elif (profile := profile_of((part,))) is not None:
+            profiles[kernel_id] = profile
 
     def reports(self, name: str, ledger: LedgerSnapshot = NOTHING_KNOWN) -> list[Device]:
         """Return all devices of the node.
@@ -63,9 +93,9 @@ class DeviceSums:
         ``name``: the user whose kernels count as "mine". ``ledger``: the overcommit that teams lower,
         and the model of kernels that share a device.
         """
-        nothing, of_node = _Sums(), self._status.oversubscription
+        nothing, of_node = _Sums(), self.status.oversubscription
         found = []
-        for device in self._status.devices:
+        for device in self.status.devices:
             mine = self._owners.get((name, device.uuid), nothing)
             report = _device(device, of_node, self._all[device.uuid], mine, ledger.loads.model)
             _lower(report, ledger.team_overcommit.get(device.uuid))
@@ -81,7 +111,7 @@ def _lower(report: Device, of_team: float | None) -> None:
 
 
 def _predicted(of_kernels: _Sums, model: Interference) -> PredictedSpeed | None:
-    speed = model.slowest(of_kernels.profiles)
+    speed = model.slowest([*of_kernels.profiles.values()])
     return None if speed is None else {"mean": speed.mean, "low": speed.low, "high": speed.high}
 
 

@@ -253,7 +253,7 @@ def each_kernel(
     for other in memo.kernels(status).values() if who.is_admin else memo.owned(status, who.name):
         if other.kernel_id not in local and access_for(who, other.owner):
             causes = (other, snapshot.resizes.get(other.kernel_id))
-            yield memo.report(other.kernel_id, FOREIGN, causes, partial(_of_foreign, *causes))
+            yield memo.report(other.kernel_id, FOREIGN, causes, _of_foreign)
     # A thousand, perhaps, most of them other users': the cheapest check comes first.
     his = (one for one in snapshot.ended if one.owner == who.name or who.is_admin)
     news = (one for one in his if one.ending.by != but_by and one.id not in local)
@@ -287,10 +287,8 @@ def find_kernel(snapshot: StatusSnapshot, who: User, kernel_id: str) -> OneKerne
         if not access_for(who, known.owner):
             return None
         causes = (known, snapshot.resizes.get(kernel_id))
-        make = partial(_of_foreign, *causes)
-        return OneKernel(
-            shown_state(_foreign_state(known), known), partial(snapshot.memo.report, kernel_id, FOREIGN, causes, make)
-        )
+        make = partial(snapshot.memo.report, kernel_id, FOREIGN, causes, _of_foreign)
+        return OneKernel(shown_state(_foreign_state(known), known), make)
     elif ended is not None:
         local = _as_local(ended)
     access = Access.NONE if local is None else access_for(who, local.owner, local.shares)
@@ -305,7 +303,7 @@ def _remembered(snapshot: StatusSnapshot, kernel: LocalKernel, known: KernelStat
     All of them get the same object until something in it changes.
     """
     causes = (kernel, known, access, snapshot.resizes.get(kernel.id))
-    return snapshot.memo.report(kernel.id, access.word, causes, partial(_of_local, *causes))
+    return snapshot.memo.report(kernel.id, access.word, causes, _of_local)
 
 
 def _of_local(kernel: LocalKernel, known: KernelStatus | None, access: Access, resize: QueueEntry | None) -> Kernel:

@@ -50,21 +50,21 @@ class ReportMemo:
         # The statuses of other machines, and the kernels of all machines then.
         self._others: tuple[NodeStatus, ...] = ()
         self._known = _NO_KERNELS
-        self._owned: dict[str, list[KernelStatus]] = {}
+        self._owned: dict[str, dict[str, KernelStatus]] = {}
         self._devices: DeviceSums | None = None
-        self._of_nodes: dict[str, tuple[NodeStatus, DeviceSums]] = {}
+        self._of_nodes: dict[str, DeviceSums] = {}
         self._limit = _SPARE
         self.made = 0
 
-    def report(self, kernel_id: str, view: str, causes: tuple[Any, ...], make: Callable[[], Kernel]) -> Kernel:
-        """Return the report of these causes, which callers never change.
+    def report(self, kernel_id: str, view: str, causes: tuple[Any, ...], make: Callable[..., Kernel]) -> Kernel:
+        """Return the report that *make* makes of these causes, which callers never change.
 
         ``view``: which of a kernel's reports this is.
         """
         found = self._reports.get((kernel_id, view))
         if found is None or found.causes != causes:
             self.made += 1
-            found = self._reports[kernel_id, view] = _Made(causes, make())
+            found = self._reports[kernel_id, view] = _Made(causes, make(*causes))
         found.is_used = True
         return found.report
 
@@ -78,12 +78,26 @@ class ReportMemo:
     def kernels(self, status: NodeStatus | None) -> Mapping[str, KernelStatus]:
         """Return the agent's kernels by their ids."""
         if status is not self._status:
-            self._status, self._devices, self._others = status, None, ()
+            self._status, self._others = status, ()
+            before = self._kernels
             self._kernels = {kernel.kernel_id: kernel for kernel in status.kernels} if status else _NO_KERNELS
-            self._owned = {}
-            for kernel in self._kernels.values():
-                self._owned.setdefault(kernel.owner, []).append(kernel)
+            for kernel_id in before.keys() - self._kernels.keys():
+                self._forget_owned(before[kernel_id])
+            for kernel_id, kernel in self._kernels.items():
+                if (was := before.get(kernel_id)) is not kernel:
+                    self._note_owned(kernel, was)
         return self._kernels
+
+    def _note_owned(self, kernel: KernelStatus, was: KernelStatus | None) -> None:
+        if was is not None and was.owner != kernel.owner:
+            self._forget_owned(was)
+        self._owned.setdefault(kernel.owner, {})[kernel.kernel_id] = kernel
+
+    def _forget_owned(self, kernel: KernelStatus) -> None:
+        mine = self._owned[kernel.owner]
+        del mine[kernel.kernel_id]
+        if not mine:
+            del self._owned[kernel.owner]
 
     def known(self, status: NodeStatus | None, nodes: Sequence[RemoteNodeView]) -> Mapping[str, KernelStatus]:
         """Return the kernels of all agents by their ids.
@@ -102,26 +116,29 @@ class ReportMemo:
     def owned(self, status: NodeStatus | None, owner: str) -> Collection[KernelStatus]:
         """Return the agent's kernels of this owner."""
         self.kernels(status)
-        return self._owned.get(owner, ())
+        return self._owned.get(owner, {}).values()
 
     def devices(self, status: NodeStatus) -> DeviceSums:
         """Return the sums over the kernels of each device."""
-        self.kernels(status)
         if self._devices is None:
             self._devices = DeviceSums(status)
+        elif self._devices.status is not status:
+            self._devices.follow(status)
         return self._devices
 
     def devices_of(self, node: str, status: NodeStatus) -> DeviceSums:
-        """Return the sums of a node on another machine, made once for each of its statuses."""
+        """Return the sums of a node on another machine."""
         found = self._of_nodes.get(node)
-        if found is None or found[0] is not status:
-            found = self._of_nodes[node] = (status, DeviceSums(status))
-        return found[1]
+        if found is None:
+            found = self._of_nodes[node] = DeviceSums(status)
+        elif found.status is not status:
+            found.follow(status)
+        return found
 
     def forget_nodes(self, there: Collection[str]) -> None:
         """Drop the sums of nodes that are no more. Called with the names of all nodes."""
         if len(self._of_nodes) > len(there):
-            self._of_nodes = {name: made for name, made in self._of_nodes.items() if name in there}
+            self._of_nodes = {name: sums for name, sums in self._of_nodes.items() if name in there}
 
     def forget_others(self, there: Callable[[], Collection[str]]) -> None:
         """Drop reports of kernels that no longer exist. Called with each snapshot.

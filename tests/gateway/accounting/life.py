@@ -78,10 +78,12 @@ class Life:
         parts: Iterable[Part] | None = (),
         waiting: Iterable[Part] = (),
         away: frozenset[str] = frozenset(),
+        *,
+        has_only_new: bool = False,
     ) -> None:
         """Look once. Parts without an agent are those of the present run of this machine's."""
         seen = None if parts is None else tuple(replace(one, agent=one.agent or self.agent) for one in parts)
-        look = Look(self.wall, self.monotonic, self.boot, seen, tuple(waiting), away)
+        look = Look(self.wall, self.monotonic, self.boot, seen, tuple(waiting), away, has_only_new)
         self.book.take(look, self.periods)
 
     def ask(self, *by: str, span: str = "year", former: dict[str, str] | None = None) -> dict[str, Any]:

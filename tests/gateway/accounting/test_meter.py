@@ -32,6 +32,16 @@ def test_time_is_the_size_times_the_time_at_each_place(life: Life) -> None:
     assert hours["charged"] == 1.5
 
 
+def test_a_look_at_kernels_that_came_says_nothing_of_others(life: Life) -> None:
+    life.look([part("k1", hundredths=100)])
+    life.go(HOUR)
+    life.look([part("k2", hundredths=100, began=life.wall - HOUR // 2)], has_only_new=True)
+    life.go(HOUR)
+    life.look([part("k1", hundredths=100), part("k2", hundredths=100, began=life.wall - 3 * HOUR // 2)])
+    [hours] = life.hours().values()
+    assert hours["on_gpu"] == 2.0 + 1.5
+
+
 def test_a_move_between_two_looks_is_counted_from_when_it_was(life: Life) -> None:
     life.look([part(hundredths=100)])
     life.go(4 * HOUR)

@@ -1,12 +1,19 @@
-"""The accounting's thread lets the loop have the interpreter at each kernel, in each part of its work."""
+"""The accounting's thread lets the loop have the interpreter at each kernel, and looks at no kernel too often."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from jupyter_aliquot.gateway.accounting.looks import Teams, parts_of, waiting_of
+from jupyter_aliquot.gateway.accounting.recorder import AccountingSources, UsageAccounting
+from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
 from jupyter_aliquot.gateway.scheduling.queue import pending_of
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
@@ -14,7 +21,9 @@ from jupyter_aliquot.provisioner.resources import GpuShare, Request
 from tests.gateway.history.node import node
 
 from .life import Life, part, settings
+from .test_nodes_that_end import Hands
 
+LOG = logging.getLogger("accounting")
 KERNELS = 30
 
 
@@ -41,3 +50,28 @@ def test_the_parts_of_kernels_and_requests_are_read_with_rests(rests: Counter[st
         assert rests == {"counts": KERNELS}
         thread.submit(waiting_of, [status], admission, Teams(None)).result()
     assert rests == {"counts": 2 * KERNELS}
+
+
+async def test_a_kernel_that_comes_is_looked_at_alone_and_counts_though_it_goes_at_once(rests: Counter[str]) -> None:
+    clock = Hands()
+    sources = AccountingSources(lambda: AdmissionSnapshot("ok", "", ()), lambda: None, "boot 1")
+    accounting = UsageAccounting(settings(None), sources, clock, LOG)
+
+    async def look(seconds: float, *numbers: int) -> int:
+        """Look after so many seconds; return how many kernels were read."""
+        clock.seconds += seconds
+        status = node(kernels=KERNELS + 1)
+        kernels = tuple(replace(status.kernels[number], created=clock.wall() - 1.5) for number in numbers)
+        rests.clear()
+        accounting.record(NodeView(replace(status, kernels=kernels)))
+        await asyncio.get_running_loop().run_in_executor(accounting._thread, lambda: None)
+        return rests["aliquot-accounting"]
+
+    others = range(KERNELS)
+    assert await look(0.0, *others) >= KERNELS
+    assert await look(1.5, *others, KERNELS) < KERNELS, "one came"
+    assert await look(0.1, *others) == 0, "it went"
+    [counted] = [one for one in accounting.counters() if one.on_gpu]
+    assert counted.on_gpu == pytest.approx(0.25 * 1.5)
+    assert await look(1.0, *others) >= KERNELS
+    await accounting.stop()

@@ -34,7 +34,7 @@ class TestWithRules:
         missing = 300 - len(printed.split())
         # A number and its end of line sometimes come in two messages.
         assert 0 < missing <= a_house.link.dropped["rate_limit"] <= 2 * missing
-        counted = a_house.server.kernel_manager.activity.dropped_messages(a_house.kernel_id)
+        counted = a_house.server.kernel_manager.activity.seen(a_house.kernel_id)[1]
         assert counted["rate_limit"] == a_house.link.dropped["rate_limit"]
 
         [error] = [m for m in await browser.execute("1 / 0") if m.type == "error"]

@@ -5,6 +5,8 @@ The tests are pure: they use reports of the agent.
 
 from __future__ import annotations
 
+import json
+import random
 from typing import Any
 
 import pytest
@@ -12,10 +14,13 @@ import pytest
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.node.view import NodeView, lacked_bytes, needed_bytes
 from jupyter_aliquot.gateway.relays.activity import Activity
+from jupyter_aliquot.gateway.status.devices import DeviceSums
 from jupyter_aliquot.gateway.status.report import StatusSnapshot, status_report
+from jupyter_aliquot.gateway.status.report_cache import ReportMemo
 from jupyter_aliquot.gateway.status.usage import idle_since
 from jupyter_aliquot.gpu_hook.client.client import read_status
 from jupyter_aliquot.gpu_hook.client.reports import KernelActivity, KernelStatus
+from jupyter_aliquot.gpu_hook.client.status_reader import StatusReader
 
 from .fake_agent import GIB, device, kernel
 
@@ -46,6 +51,22 @@ def test_a_device_tells_the_askers_and_everybodys_parts_of_it() -> None:
         "mine_swapped_bytes": 2,
         "burstable_bytes": 5,
     }
+
+
+def test_sums_that_follow_a_node_are_those_of_its_last_status() -> None:
+    dice, reader, memo = random.Random(20_261_130), StatusReader(), ReportMemo()
+    kernels: dict[str, dict[str, Any]] = {}
+    for _ in range(60):
+        kernel_id, owner = f"k{dice.randrange(12)}", dice.choice(("alice", "bob", "cleo"))
+        kernels.pop(kernel_id, None)
+        if dice.random() < 0.7:
+            kernels[kernel_id] = a_kernel(kernel_id, owner, used=dice.randrange(9), swapped=dice.randrange(4))
+        node = {**NODE, "devices": [device(), *([device(index=1, uuid="GPU-1")] if dice.random() < 0.1 else [])]}
+        status = reader.read(json.loads(json.dumps({**node, "kernels": list(kernels.values())})))
+        for owner in ("alice", "bob", "cleo"):
+            assert memo.devices(status).reports(owner) == DeviceSums(status).reports(owner)
+            assert {*memo.owned(status, owner)} == {one for one in status.kernels if one.owner == owner}
+    assert not memo.devices(reader.read({**NODE, "kernels": []}))._owners
 
 
 def known(residency: dict[str, Any] | None = None, activity: KernelActivity | None = None) -> KernelStatus:

@@ -13,6 +13,7 @@ import pytest
 
 from jupyter_aliquot.gateway.auth.access import Access
 from jupyter_aliquot.gateway.auth.principals import User
+from jupyter_aliquot.gateway.kernels.kernel import NOT_REPORTED
 from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.nodes.remote_node import RemoteNodeView
 from jupyter_aliquot.gateway.reports.kernel import Kernel
@@ -21,7 +22,6 @@ from jupyter_aliquot.gateway.sharing.registry import KernelOwners, ShareRegistry
 from jupyter_aliquot.gateway.sharing.shares import Share, Shares
 from jupyter_aliquot.gateway.status.collector import KernelMemo, local_kernels
 from jupyter_aliquot.gateway.status.report import (
-    PLAIN,
     LocalKernel,
     StatusSnapshot,
     status_report,
@@ -109,7 +109,7 @@ def test_kernels_that_are_gone_are_not_remembered_for_long(reader: StatusReader)
     there = [f"k{number}" for number in range(9 * COUNT // 10)]
     for new in range(2):  # a report of one round stays until the next
         for number in range(COUNT // 5):
-            memo.report(f"new-{new}-{number}", "own", (number,), dict)
+            memo.report(f"new-{new}-{number}", "own", (number,), lambda _: {})
         memo.forget_others(lambda: there)
     made = memo.made
     assert len(memo._reports) == len(there) + COUNT // 5
@@ -124,7 +124,7 @@ def test_what_is_shown_stays_however_many_are_no_kernels_of_the_node(count: int)
     for look in range(10):
         memo.forget_others(lambda: ())
         for number in range(count):
-            memo.report(f"plain-{number}", "own", (number,), dict)
+            memo.report(f"plain-{number}", "own", (number,), lambda _: {})
         assert memo.made == count, f"made again at look {look}"
 
 
@@ -132,9 +132,9 @@ def test_what_ended_kernels_leave_is_bounded_by_those_that_are_there(reader: Sta
     memo, values = ReportMemo(), KernelMemo()
     for number in range(3000):
         kernel_id = f"short-{number}"
-        values.same(LocalKernel(kernel_id, "python3", "ada", "", PLAIN, "on_gpu"))
+        values.of(kernel_id, ("python3", "ada", *[None] * 4, *("", "on_gpu", "", "idle"), *[None] * 3, *NOT_REPORTED))
         values.forget_others([kernel_id])
-        memo.report(kernel_id, "own", (number,), dict)
+        memo.report(kernel_id, "own", (number,), lambda _: {})
         memo.forget_others(lambda alive=kernel_id: [alive])
     assert max(len(memo._reports), len(values._made)) < 600
 
@@ -149,10 +149,8 @@ def test_the_reader_reads_a_kernel_again_only_when_it_changed(reader: StatusRead
 class Activities:
     """The activities of kernels that have no relay."""
 
-    def of(self, kernel_id: str) -> None:
-        return None
-
-    dropped_messages = interrupted_at = of
+    def seen(self, kernel_id: str) -> tuple[None, None, None]:
+        return None, None, None
 
 
 class Manager:
@@ -187,8 +185,8 @@ class Manager:
         metadata = {"kernel_provisioner": {"provisioner_name": "aliquot", "config": {"gpus": "0.25"}}}
         return SimpleNamespace(kernel_name="python3.gpu-0.25", kernel_spec=SimpleNamespace(metadata=metadata))
 
-    def kernel_state(self, kernel_id: str) -> tuple[str, str]:
-        return "on_gpu", ""
+    def state_of(self, kernel_id: str, kernel: Any) -> tuple[str, str, str]:
+        return "on_gpu", "", "idle"
 
 
 def test_nothing_is_gathered_of_kernels_that_the_asker_may_not_see() -> None:
