@@ -95,6 +95,7 @@ class ManagedKernel(ServerKernelManager):
         # The provisioner looks for it here: one for all kernels of the server.
         self.container_runtime = services.container_runtime
         self.memory = services.memory
+        self._links = services.links
         self._hides_servers_env = services.hides_servers_env
         self._refuses_processes = services.refuses_processes
         self._accounts = services.accounts
@@ -117,6 +118,7 @@ class ManagedKernel(ServerKernelManager):
         self.restarts = Restarts()
         # The state that was last noted. None: a later gateway is to forget the kernel.
         self._noted: KernelState | None = KernelState.RUNNING
+        self._needs_control = True
         # How its process ended, and why the kernel was last restarted without a request.
         self.process_end: ProcessEnd | None = None
         self.last_crash: Ending | None = None
@@ -395,12 +397,17 @@ class ManagedKernel(ServerKernelManager):
             await self.noted()
 
     async def _async_post_start_kernel(self, **kwargs: Any) -> None:
-        """Called by _async_start_kernel.
+        """Called by _async_start_kernel. Opens no control socket, which Jupyter opens when the kernel ends."""
+        self._needs_control = False
+        try:
+            await super()._async_post_start_kernel(**kwargs)
+        finally:
+            self._needs_control = True
 
-        Closes the control socket, which Jupyter opens again when the kernel ends.
-        """
-        await super()._async_post_start_kernel(**kwargs)
-        self._close_control_socket()
+    def _connect_control_socket(self) -> None:
+        """Called by Jupyter after a start and before a shutdown."""
+        if self._needs_control:
+            super()._connect_control_socket()
 
     def _has_our_provisioner(self) -> bool:
         """Make the provisioner, as Jupyter would a moment later, and return whether it is ours.
@@ -544,10 +551,11 @@ class ManagedKernel(ServerKernelManager):
             self.let_go()
 
     async def _async_is_alive(self) -> bool:
-        """Called by the restarter, and while the kernel's end is awaited.
-
-        Reads how the process ended.
-        """
+        """Called by the restarter, and while the kernel's end is awaited. Reads how the process ended."""
+        # A relay tells it at once. The restarters of a thousand kernels would each read a file every few seconds.
+        link = None if self._links is None else self._links.get(self.kernel_id)
+        if link is not None and link.is_up and link.kernel is not None and link.kernel.state == "started":
+            return True
         is_alive = await super()._async_is_alive()
         if not is_alive and isinstance(self.provisioner, AliquotProvisioner):
             self.process_end = await self.provisioner.ending()

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from jupyter_aliquot.gateway.kernels.kernel import ManagedKernel
+
 from .browser import is_state, text_of
 from .conftest import House
 
@@ -121,3 +123,44 @@ async def test_a_message_with_a_wrong_signature_is_left_out_and_the_rest_goes_on
     assert "signed" in text_of(seen)
     assert "forged" not in text_of(seen)
     assert a_house.link.dropped["unreadable"] > 0
+
+
+async def test_a_kernel_that_runs_by_its_relays_word_is_not_looked_for(
+    a_house: House, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand restarters would look every few seconds."""
+    kernel, looks = a_house.server.kernel_manager.get_kernel(a_house.kernel_id), list[int]()
+    kernel.stop_restarter()
+    provisioner = kernel.provisioner
+    poll = provisioner.poll
+
+    async def counted() -> int | None:
+        looks.append(provisioner.pid)
+        return await poll()  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(provisioner, "poll", counted)
+    await until(lambda: a_house.link.kernel is not None and a_house.link.kernel.state == "started")
+    assert await kernel.is_alive()
+    assert looks == []
+    os.kill(provisioner.pid, signal.SIGKILL)
+
+    async def is_dead() -> bool:
+        return not await kernel.is_alive()
+
+    await until(is_dead)
+    assert looks == [provisioner.pid]
+    assert kernel.process_end.signal == signal.SIGKILL
+
+
+async def test_a_further_kernel_starts_without_what_the_server_has(
+    a_house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    monkeypatch.setattr(a_house.server.event_logger, "register_event_schema", lambda *_: made.append("schema"))
+    monkeypatch.setattr(ManagedKernel, "_create_connected_socket", lambda *_, **__: made.append("socket"))
+    await a_house.start_kernel()
+    kernel = a_house.server.kernel_manager.get_kernel(a_house.kernel_id)
+    await kernel.ready
+    assert kernel.event_logger is a_house.server.event_logger
+    assert made == []
+    monkeypatch.undo()
