@@ -103,12 +103,12 @@ def test_a_node_whose_devices_cannot_be_summed_is_shown_without_them() -> None:
     assert good["message"] == "Unknown"
 
 
-def test_sums_of_a_node_are_made_once_for_each_status() -> None:
+def test_sums_of_a_node_follow_its_statuses() -> None:
     memo = ReportMemo()
     first, second = (NodeStatus("a", "softgpu", "hook", (DeviceStatus(**device()),), (), 1) for _ in range(2))
     made = memo.devices_of("a", first)
     assert memo.devices_of("a", first) is made
-    assert memo.devices_of("a", second) is not made
-    kept = memo.devices_of("a", second)
+    assert memo.devices_of("a", second) is made
+    assert made.status is second
     nodes_report([], "alice", memo, {})
-    assert memo.devices_of("a", second) is not kept, "of a node that was forgotten meanwhile"
+    assert memo.devices_of("a", second) is not made, "of a node that was forgotten meanwhile"
