@@ -84,6 +84,7 @@ class ManagedKernel(ServerKernelManager):
 
     # Seconds before each new try of a start that failed by the infrastructure's fault.
     retry_pauses: tuple[float, ...] = (1.0, 5.0)
+    _needs_control = True
 
     def __init__(
         self, *, services: KernelServices | None = None, listener: KernelListener | None = None, **kwargs: Any
@@ -118,7 +119,6 @@ class ManagedKernel(ServerKernelManager):
         self.restarts = Restarts()
         # The state that was last noted. None: a later gateway is to forget the kernel.
         self._noted: KernelState | None = KernelState.RUNNING
-        self._needs_control = True
         # How its process ended, and why the kernel was last restarted without a request.
         self.process_end: ProcessEnd | None = None
         self.last_crash: Ending | None = None

@@ -423,10 +423,7 @@ class LedgerSnapshot:
         return found
 
     def take_views(self, before: LedgerSnapshot, touched: Collection[str]) -> None:
-        """Take over what *before* has found in a thousand grants, with the grants of *touched* kernels anew.
-
-        Called by the ledger alone, before others have this snapshot.
-        """
+        """Take over what *before* has found in all grants, with *touched* kernels anew. The ledger calls it first."""
         known, views = vars(before), vars(self)
         if "unsettled" in known and len(touched) <= _MOST_TOUCHED:
             new = {one: held for one in touched if (held := self.holdings.get(one)) and not held.is_settled}

@@ -138,16 +138,15 @@ def _local(
     shares: Shares,
     owner_message: OwnerMessage | None,
 ) -> LocalKernel:
-    """Return a kernel's value, from all that it is made of."""
     requested = holding.grant.request if holding else waiting.request if waiting else request
     return LocalKernel(
-        id=kernel_id,
-        name=name,
-        owner=owner,
-        label=label,
-        request=requested or PLAIN,
-        state=state,
-        reason=reason or (None if holding is None else holding.doubt),
+        kernel_id,
+        name,
+        owner,
+        label,
+        requested or PLAIN,
+        state,
+        reason or (None if holding is None else holding.doubt),
         queue=waiting,
         execution_state=execution_state,
         created=waiting.since if waiting else holding.since if holding else None,

@@ -1,4 +1,4 @@
-"""What a ledger has found in its grants stays after a commit, save for the kernels that it changed."""
+"""Views of a ledger's grants stay after a commit, save for the kernels that it changed."""
 
 from __future__ import annotations
 
