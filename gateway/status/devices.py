@@ -31,6 +31,8 @@ class _Sums:
     swapped: int = 0
     burstable: int = 0
     profiles: dict[str, Profile] = field(default_factory=dict)
+    # The predicted speed, and the model that it was made by: each two kernels of the device are compared for it.
+    predicted: tuple[Interference, PredictedSpeed | None] | None = None
 
     def add(self, part: KernelDeviceStatus, times: int) -> None:
         """Add one kernel's part of the device once, or take it off (-1 times)."""
@@ -81,11 +83,13 @@ class DeviceSums:
                     del self._owners[kernel.owner, part.uuid]
 
     def _note_load(self, kernel_id: str, part: KernelDeviceStatus, times: int) -> None:
-        profiles = self._all[part.uuid].profiles
-        if times < 0:
-            profiles.pop(kernel_id, None)
-        elif (profile := profile_of((part,))) is not None:
-            profiles[kernel_id] = profile
+        sums, profile = self._all[part.uuid], profile_of((part,))
+        if profile is not None:
+            sums.predicted = None
+            if times > 0:
+                sums.profiles[kernel_id] = profile
+            else:
+                sums.profiles.pop(kernel_id, None)
 
     def reports(self, name: str, ledger: LedgerSnapshot = NOTHING_KNOWN) -> list[Device]:
         """Return all devices of the node.
@@ -111,8 +115,13 @@ def _lower(report: Device, of_team: float | None) -> None:
 
 
 def _predicted(of_kernels: _Sums, model: Interference) -> PredictedSpeed | None:
-    speed = model.slowest([*of_kernels.profiles.values()])
-    return None if speed is None else {"mean": speed.mean, "low": speed.low, "high": speed.high}
+    if of_kernels.predicted is None or of_kernels.predicted[0] is not model:
+        speed = model.slowest([*of_kernels.profiles.values()])
+        told: PredictedSpeed | None = (
+            None if speed is None else {"mean": speed.mean, "low": speed.low, "high": speed.high}
+        )
+        of_kernels.predicted = model, told
+    return of_kernels.predicted[1]
 
 
 def _device(device: DeviceStatus, of_node: float, of_kernels: _Sums, mine: _Sums, model: Interference) -> Device:
