@@ -12,15 +12,11 @@
 static struct {
     /* held by a thread that writes to the activity page, and while the page moves */
     pthread_mutex_t mutex;
-    struct aliquot_activity_page *activity; /* set once, by activity_page_prepare */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-bool activity_page_prepare(void)
+static struct aliquot_activity_page *own_page(void)
 {
-    if (!page_prepare())
-        return false;
-    state.activity = page_of_activity();
-    return true;
+    return page_of_activity();
 }
 
 /* Called with the mutex: no thread writes between the copy and the change of pages. A kernel's
@@ -28,8 +24,8 @@ bool activity_page_prepare(void)
  * next. */
 static int continue_on(struct aliquot_activity_page *next, size_t bytes, int descriptor)
 {
-    memcpy(next->devices, state.activity->devices, sizeof next->devices);
-    if (mmap(state.activity, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor,
+    memcpy(next->devices, own_page()->devices, sizeof next->devices);
+    if (mmap(own_page(), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor,
              0) == MAP_FAILED)
         return errno;
     return 0;
@@ -51,27 +47,26 @@ int activity_page_install(int descriptor)
     if (failure)
         return failure;
     /* Set last: once the seal is set, no process can map the file for writing. */
-    state.activity->version = ALIQUOT_PROTOCOL_VERSION;
-    state.activity->pid = (int32_t)getpid();
-    __atomic_store_n(&state.activity->magic, ALIQUOT_ACTIVITY_PAGE_MAGIC, __ATOMIC_RELEASE);
+    own_page()->version = ALIQUOT_PROTOCOL_VERSION;
+    own_page()->pid = (int32_t)getpid();
+    __atomic_store_n(&own_page()->magic, ALIQUOT_ACTIVITY_PAGE_MAGIC, __ATOMIC_RELEASE);
     return 0;
 }
 
 void activity_page_forget(void)
 {
     pthread_mutex_init(&state.mutex, NULL); /* a thread of the parent's may have held it */
-    if (state.activity)
-        mmap(state.activity, page_mapped_bytes(ALIQUOT_ACTIVITY_PAGE_BYTES), PROT_READ | PROT_WRITE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    mmap(own_page(), page_mapped_bytes(ALIQUOT_ACTIVITY_PAGE_BYTES), PROT_READ | PROT_WRITE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
 /* Lock and return the device's record. NULL, without the lock: the device is not shown. */
 static struct aliquot_activity_device *lock_device(int page_device)
 {
-    if (!state.activity || page_device < 0 || page_device >= (int)ALIQUOT_MAX_DEVICES)
+    if (page_device < 0 || page_device >= (int)ALIQUOT_MAX_DEVICES)
         return NULL;
     pthread_mutex_lock(&state.mutex);
-    return &state.activity->devices[page_device];
+    return &own_page()->devices[page_device];
 }
 
 /* Write `since` first: a reader that sees the change also sees its time. A reader that sees the

@@ -11,9 +11,6 @@
 /* a shorter pause between two intervals makes one of them */
 #define MERGED_NANOSECONDS 20000ull
 
-/* Find the private pages of page.h, made if need be. Called before any other function here. False: no memory. */
-bool activity_page_prepare(void);
-
 /* Map the page that the agent sent, with all that this process showed so far. Returns 0 or an
  * errno; closes nothing. */
 int activity_page_install(int descriptor);

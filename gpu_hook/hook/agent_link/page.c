@@ -6,13 +6,24 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Set once, by page_prepare. One mapping holds the agent's page, the hook's, the activity page, and
- * the wiped page, in this order: a program's start pays for each call of mmap. */
-static struct {
-    struct aliquot_agent_page *agent;
-    uint32_t is_wiped; /* the kernel wipes the wiped page at a fork */
-    struct aliquot_hook_page *hook; /* set last */
-} state;
+/* The largest page of the machine's kernels: so far apart the four lie, to be mapped over. */
+#if defined(__x86_64__)
+#define PAGE ((uintptr_t)4096)
+#else
+#define PAGE ((uintptr_t)65536)
+#endif
+#define ACTIVITY_PAGES ((ALIQUOT_ACTIVITY_PAGE_BYTES + PAGE - 1) / PAGE)
+
+enum place { AGENT, HOOK, ACTIVITY, WIPED = ACTIVITY + ACTIVITY_PAGES, PLACES };
+
+/* A common symbol lies behind all other data, and is aligned at run time: so what every start
+ * touches stays together in two pages. */
+char page_room[(PLACES + 1) * PAGE] __attribute__((common, visibility("hidden")));
+
+static inline void *at(enum place place)
+{
+    return (void *)((((uintptr_t)page_room + PAGE - 1) & ~(PAGE - 1)) + place * PAGE);
+}
 
 size_t page_mapped_bytes(size_t bytes)
 {
@@ -26,43 +37,16 @@ static size_t mapped_bytes(void)
     return page_mapped_bytes(ALIQUOT_PAGE_BYTES);
 }
 
-static size_t wiped_at(void)
-{
-    return 2 * mapped_bytes() + page_mapped_bytes(ALIQUOT_ACTIVITY_PAGE_BYTES);
-}
-
-/* Several threads may come at once, since programs ask for symbols before cuInit and beside it:
- * the first one's pages count. */
-bool page_prepare(void)
-{
-    struct aliquot_agent_page *first = NULL;
-    if (page_hook())
-        return true;
-    size_t bytes = wiped_at() + (size_t)getpagesize();
-    void *all = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (all == MAP_FAILED)
-        return false;
-    /* Not the counts in the hook's page: a child goes on with those of before cuInit. */
-    if (madvise((char *)all + wiped_at(), (size_t)getpagesize(), MADV_WIPEONFORK) == 0)
-        __atomic_store_n(&state.is_wiped, 1, __ATOMIC_RELAXED);
-    if (__atomic_compare_exchange_n(&state.agent, &first, all, false, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_ACQUIRE))
-        first = all;
-    else
-        munmap(all, bytes);
-    __atomic_store_n(&state.hook, (void *)((char *)first + mapped_bytes()), __ATOMIC_RELEASE);
-    return true;
-}
-
 void *page_of_activity(void)
 {
-    return (char *)state.agent + 2 * mapped_bytes();
+    return at(ACTIVITY);
 }
 
+/* Not the counts in the hook's page: a child goes on with those of before cuInit. */
 uint32_t *page_wiped_word(void)
 {
-    bool is_wiped = __atomic_load_n(&state.is_wiped, __ATOMIC_RELAXED);
-    return is_wiped ? (void *)((char *)state.agent + wiped_at()) : NULL;
+    bool is_wiped = madvise(at(WIPED), (size_t)getpagesize(), MADV_WIPEONFORK) == 0;
+    return is_wiped ? at(WIPED) : NULL;
 }
 
 int page_check_descriptor(int descriptor, size_t bytes)
@@ -92,15 +76,15 @@ int page_install(int agent_descriptor, int hook_descriptor)
     munmap(agent, mapped_bytes());
     if (!is_ours)
         return EPROTO;
-    uint64_t unknown_symbols = page_read(&state.hook->unknown_symbols);
-    uint64_t unaccounted_calls = page_read(&state.hook->unaccounted_calls);
-    if (mmap(state.hook, mapped_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-             hook_descriptor, 0) == MAP_FAILED)
+    struct aliquot_hook_page *hook = page_hook();
+    uint64_t unknown_symbols = page_read(&hook->unknown_symbols);
+    uint64_t unaccounted_calls = page_read(&hook->unaccounted_calls);
+    if (mmap(hook, mapped_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, hook_descriptor,
+             0) == MAP_FAILED)
         return errno;
-    if (mmap(state.agent, mapped_bytes(), PROT_READ, MAP_SHARED | MAP_FIXED, agent_descriptor, 0) ==
+    if (mmap(at(AGENT), mapped_bytes(), PROT_READ, MAP_SHARED | MAP_FIXED, agent_descriptor, 0) ==
         MAP_FAILED)
         return errno;
-    struct aliquot_hook_page *hook = state.hook;
     hook->version = ALIQUOT_PROTOCOL_VERSION;
     /* Counters that no other part of the hook keeps go on; every other word has an owner, which
      * writes it again. */
@@ -112,27 +96,24 @@ int page_install(int agent_descriptor, int hook_descriptor)
 
 void page_forget(void)
 {
-    if (!state.hook)
-        return;
-    mmap(state.agent, 2 * mapped_bytes(), PROT_READ | PROT_WRITE,
-         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    for (enum place place = AGENT; place <= HOOK; place++)
+        mmap(at(place), mapped_bytes(), PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
 const struct aliquot_agent_page *page_agent(void)
 {
-    return __atomic_load_n(&state.agent, __ATOMIC_ACQUIRE);
+    return at(AGENT);
 }
 
 struct aliquot_hook_page *page_hook(void)
 {
-    return __atomic_load_n(&state.hook, __ATOMIC_ACQUIRE);
+    return at(HOOK);
 }
 
 int page_device_index(const uint8_t uuid[16])
 {
     const struct aliquot_agent_page *page = page_agent();
-    if (!page)
-        return -1;
     uint32_t count = __atomic_load_n(&page->device_count, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < count && i < ALIQUOT_MAX_DEVICES; i++)
         if (memcmp(page->devices[i].uuid, uuid, 16) == 0)

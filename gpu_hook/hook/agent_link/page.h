@@ -1,15 +1,13 @@
 /* The two shared pages: the agent's, mapped read-only, and the hook's own. Their addresses never
  * change, so readers need no lock: before the agent is known, and after a fork, private pages of
- * zeroes are mapped there. */
+ * zeroes are there. These are the library's own data: a program's start maps none. */
 #ifndef ALIQUOT_PAGE_H
 #define ALIQUOT_PAGE_H
 
 #include "aliquot_protocol.h"
 
 #include <stdbool.h>
-
-/* Make the private pages. Called before any other function here. False: no memory. */
-bool page_prepare(void);
+#include <stdint.h>
 
 /* Map the agent's pages over the private ones. Returns 0 or an errno; closes nothing. */
 int page_install(int agent_descriptor, int hook_descriptor);
@@ -26,14 +24,13 @@ size_t page_mapped_bytes(size_t bytes);
  * activity_page.c owns what is there. */
 void *page_of_activity(void);
 
-/* Return a word that is 0 again in the child of every fork, however the child was made, and that no
- * other module here writes. NULL: a kernel before 4.14. */
+/* Return a word that from now on is 0 again in the child of every fork, however the child was made,
+ * and that no other module here writes. NULL: a kernel before 4.14. */
 uint32_t *page_wiped_word(void);
 
 /* Put private pages back. Safe in a fork handler. */
 void page_forget(void);
 
-/* NULL before page_prepare. */
 const struct aliquot_agent_page *page_agent(void);
 struct aliquot_hook_page *page_hook(void);
 

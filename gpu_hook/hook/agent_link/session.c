@@ -2,6 +2,7 @@
 
 #include "base/cancellation.h"
 #include "agent_link/credit_waiter.h"
+#include "base/guard.h"
 #include "base/guest_thread.h"
 #include "agent_link/interrupts.h"
 #include "base/log.h"
@@ -211,6 +212,8 @@ static void *run(void *unused)
 {
     int backoff = FIRST_BACKOFF_MILLISECONDS;
     prctl(PR_SET_NAME, "aliquot-hook");
+    guest_thread_guard_stack();
+    guard_set_wiped(page_wiped_word());
     while (!guest_threads_are_over()) {
         if (!register_process()) {
             pause_before_retry(backoff);
@@ -240,7 +243,7 @@ void session_start(const struct session_owner *owner)
     pthread_mutex_lock(&state.mutex);
     if (!state.is_running) {
         state.owner = owner;
-        int failure = guest_thread_start(run, NULL);
+        int failure = guest_thread_start_early(run, NULL);
         state.is_running = failure == 0;
         if (failure)
             LOG("event=no_thread reason=\"%s\"", strerror(failure));

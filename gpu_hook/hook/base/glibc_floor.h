@@ -21,6 +21,7 @@ BIND_FIRST(dlerror);
 BIND_FIRST(dlopen);
 BIND_FIRST(dlsym);
 BIND_FIRST(dlvsym);
+BIND_FIRST(pthread_attr_setstack);
 BIND_FIRST(pthread_attr_setstacksize);
 BIND_FIRST(pthread_create);
 BIND_FIRST(pthread_join);

@@ -19,8 +19,12 @@ bool guard_is_ours(void);
 /* Return the process that the hook started in; 0: none yet. */
 pid_t guard_owner(void);
 
-/* Start the hook in this process. `wiped`: a word for this module that the kernel sets to 0 in the
- * child of a fork; NULL: there is none. The caller holds the mutex of startup.c. */
-void guard_set_owner(pid_t self, uint32_t *wiped);
+/* Start the hook in this process. The caller holds the mutex of startup.c. */
+void guard_set_owner(pid_t self);
+
+/* Called by the session's thread, whose start is no part of the program's. `wiped`: a word for this
+ * module that the kernel sets to 0 in the child of a fork; NULL: there is none, and each question
+ * asks for the process, as all do before this call. */
+void guard_set_wiped(uint32_t *wiped);
 
 #endif

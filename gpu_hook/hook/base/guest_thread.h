@@ -9,6 +9,14 @@
 /* Start a thread, which names itself. Returns 0 or an errno. */
 int guest_thread_start(void *(*run)(void *), void *argument);
 
+/* Start the one thread that a program's start pays for, on a stack of the library's own data, which
+ * no system call has to map. */
+int guest_thread_start_early(void *(*run)(void *), void *argument);
+
+/* Called by that thread, soon: make the end of its stack a page that cannot be touched, as other
+ * threads have it. */
+void guest_thread_guard_stack(void);
+
 /* Called around driver calls of a hook thread. False: the program exits, and the thread makes no
  * more driver calls. */
 bool guest_threads_enter(void);

@@ -42,7 +42,7 @@ static struct {
     /* taken before the mutex by the thread that charges a pool's growth, so that it is charged
      * once */
     pthread_mutex_t growth;
-    bool (*helper)(int device); /* written once */
+    bool (*helper)(int device); /* atomic; one value, once there is a pool of our own */
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .growth = PTHREAD_MUTEX_INITIALIZER};
 
 void pools_reset(void)
@@ -205,15 +205,16 @@ static uint64_t missing(const struct pool *pool, uint64_t bytes)
 
 bool pools_charge(int device, uint64_t bytes)
 {
+    bool (*helper)(int device) = __atomic_load_n(&state.helper, __ATOMIC_RELAXED);
     uint64_t unused;
     return quota_charge(device, bytes) || (trim(device, &unused) && quota_charge(device, bytes)) ||
            (unused && can_wait(device) && trim(device, &unused) && quota_charge(device, bytes)) ||
-           (state.helper && state.helper(device) && quota_charge(device, bytes));
+           (helper && helper(device) && quota_charge(device, bytes));
 }
 
 void pools_set_helper(bool (*helper)(int device))
 {
-    state.helper = helper;
+    __atomic_store_n(&state.helper, helper, __ATOMIC_RELAXED);
 }
 
 bool pools_reserve(struct pool_use *use, CUmemoryPool handle, CUstream stream, uint64_t bytes)

@@ -48,7 +48,7 @@ void pools_refresh_all(void);
  * they do for a driver out of memory. False: over quota. */
 bool pools_charge(int device, uint64_t bytes);
 
-/* Called once, at the start. The helper releases what pools of our own hold unused on a device, and
+/* Called for each pool of our own. The helper releases what such pools hold unused on a device, and
  * returns whether it found any. */
 void pools_set_helper(bool (*helper)(int device));
 

@@ -49,7 +49,10 @@ _X86_64_HEAD = """\
     endbr64
 """
 _X86_64_JUMP = """\
+    cmpq $0, entry_targets+{offset}(%rip)
+    je 3f
     jmp *entry_targets+{offset}(%rip)
+3:
 """
 _X86_64_SLOW = """\
     pushq ${index}
@@ -58,6 +61,8 @@ _X86_64_SLOW = """\
     .cfi_adjust_cfa_offset -8
 """
 _X86_64_GATE = """\
+    cmpq $0, entry_targets+{offset}(%rip)
+    je 2f
     movq threads_own@gottpoff(%rip), %r11
     movq %fs:(%r11), %r11
     testq %r11, %r11
@@ -183,13 +188,18 @@ _AARCH64_HEAD = """\
 _AARCH64_JUMP = """\
     adrp x16, entry_targets+{offset}
     ldr x16, [x16, :lo12:entry_targets+{offset}]
+    cbz x16, 3f
     br x16
+3:
 """
 _AARCH64_SLOW = """\
     mov x17, #{index}
     b {way}_saved
 """
 _AARCH64_GATE = """\
+    adrp x16, entry_targets+{offset}
+    ldr x16, [x16, :lo12:entry_targets+{offset}]
+    cbz x16, 2f
     mrs x16, tpidr_el0
     adrp x17, :gottprel:threads_own
     ldr x17, [x17, :gottprel_lo12:threads_own]
@@ -281,8 +291,6 @@ entry_gate_saved: /* x17: index; calls, with all arguments, and returns */
 """
 _AARCH64_TAIL = _X86_64_TAIL
 
-# A jump to the table's first content may be an indirect call's target, which begins with this.
-LANDING = {"x86_64": "    endbr64\n", "aarch64": "    hint #36\n"}
 # A spare forwarder is the target of a call: "hint #34" allows calls, "hint #36" jumps.
 SPARE_LANDING = {"x86_64": "    endbr64\n", "aarch64": "    hint #34\n"}
 

@@ -103,20 +103,19 @@ bool entry_points_load(void)
     return state.handle != NULL;
 }
 
-/* A slot leads to the resolver until the first call: looking all names up at the start would be
- * most of the hook's cost there. */
+/* A slot is empty until the first call: looking all names up at the start would be most of the
+ * hook's cost there. */
 void *entry_resolve(unsigned index)
 {
-    void **slot = &entry_targets[index], *before = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
-    if (!__atomic_load_n(&entry_is_resolved[index], __ATOMIC_ACQUIRE)) {
-        void *real = entry_points_load() ? dlsym(state.handle, entry_name(index)) : NULL;
-        void *target = real ? real : entry_points_fallback();
-        /* Fails where another thread was faster; it may have learned more already. */
-        __atomic_compare_exchange_n(slot, &before, target, false, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_ACQUIRE);
-        __atomic_store_n(&entry_is_resolved[index], 1, __ATOMIC_RELEASE);
-    }
-    return __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+    void **slot = &entry_targets[index], *known = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+    if (known)
+        return known;
+    void *real = entry_points_load() ? dlsym(state.handle, entry_name(index)) : NULL;
+    void *target = real ? real : entry_points_fallback();
+    /* Fails where another thread was faster; it may have learned more already. */
+    bool is_first = __atomic_compare_exchange_n(slot, &known, target, false, __ATOMIC_ACQ_REL,
+                                                __ATOMIC_ACQUIRE);
+    return is_first ? target : known;
 }
 
 void *entry_points_find(const char *name)

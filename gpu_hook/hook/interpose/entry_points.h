@@ -22,9 +22,8 @@ extern const unsigned entry_count;
 extern const char entry_text[] __attribute__((visibility("hidden")));
 /* offsets into the text */
 extern const uint32_t entry_names_at[] __attribute__((visibility("hidden")));
+/* NULL: not resolved yet */
 extern void *entry_targets[] __attribute__((visibility("hidden")));
-/* written with release after its target */
-extern unsigned char entry_is_resolved[] __attribute__((visibility("hidden")));
 /* from each to its function; 0: none */
 extern const int32_t entry_ours_at[] __attribute__((visibility("hidden")));
 

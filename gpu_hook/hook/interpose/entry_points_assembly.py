@@ -2,9 +2,9 @@
 
 This module owns the instructions; it knows no function's name.
 
-Every forwarder goes through its slot of ``entry_targets``, which first leads to the resolver and
-later to the real function. The slow ways save every register that can hold an argument, and ask a C
-function where to go.
+Every forwarder goes through its slot of ``entry_targets``, which is empty until the first call asks
+the resolver for the real function: the loader would have to fill in any other content. The slow ways
+save every register that can hold an argument, and ask a C function where to go.
 
 Most forwarders jump, and are never returned to. Those that wait for the gate call: they mark their
 thread's record (threads.h) before they look at the gate, and unmark it after the return; so they
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from assembly_templates import LANDING, SPARE_LANDING, TEMPLATES
+from assembly_templates import SPARE_LANDING, TEMPLATES
 
 # What a slow way is called, and the C function behind it: void *function(unsigned index); the gate's takes a second
 # argument, uint32_t *, whose content it is given back after the call by entry_gate_leave.
@@ -111,25 +111,23 @@ def write_assembly(machine: str, forwarders: Iterable[Forwarder], ours: Callable
     table = list(forwarders)
     text = TEMPLATES[machine]
     parts = ["    .text\n", *_write_ways(machine, sorted({RESOLVE, *(row.way for row in table if row.way)}))]
-    bodies = {RESOLVE: text.jump, GATE: text.gate + text.slow, DENY: text.slow}
+    bodies = {RESOLVE: text.jump + text.slow, GATE: text.gate + text.slow, DENY: text.slow}
     for row in table:
         values: dict[str, object] = {"name": row.name, "index": row.index, "offset": 8 * row.index, "way": row.way}
         if row.way:
             extra = _gate_values(machine, row) if row.way == GATE else {}
             parts.append((text.head + bodies[row.way] + text.tail).format(**values, **extra))
         if row.is_called:
-            real = values | {"name": f"real_{row.name}"}
-            parts.append(f"    .hidden real_{row.name}\n" + (text.head + text.jump + text.tail).format(**real))
-        first = text.slow.format(**(values | {"way": RESOLVE}))
-        parts.append(f"first_{row.index}:\n    .cfi_startproc\n{LANDING[machine]}{first}    .cfi_endproc\n")
+            real = values | {"name": f"real_{row.name}", "way": RESOLVE}
+            parts.append(f"    .hidden real_{row.name}\n" + (text.head + bodies[RESOLVE] + text.tail).format(**real))
     if spares:
         parts += _write_spares(machine, len(table), spares)
     return "".join(parts + _write_tables(table, ours))
 
 
 def _write_tables(table: list[Forwarder], ours: Callable[[str], bool]) -> list[str]:
-    parts = ["    .data\n    .balign 64\n    .hidden entry_targets\n    .globl entry_targets\nentry_targets:\n"]
-    parts += [f"    .quad first_{row.index}\n" for row in table]
+    parts = ["    .bss\n    .balign 64\n    .hidden entry_targets\n    .globl entry_targets\nentry_targets:\n"]
+    parts.append(f"    .zero {8 * len(table)}\n")
     parts.append("    .section .rodata\n    .balign 4\n    .hidden entry_ours_at\n")
     parts.append("    .globl entry_ours_at\nentry_ours_at:\n")
     parts += [f"    .long {f'{row.name} - .' if ours(row.name) else 0}\n" for row in table]

@@ -71,7 +71,6 @@ def write_names(names: list[str]) -> str:
     return (
         '#include "interpose/entry_points.h"\n\n'
         f"const unsigned entry_count = {len(names)};\n"
-        f"unsigned char entry_is_resolved[{len(names)}];\n"
         f"const char entry_text[] =\n{rows};\n"
         f"const uint32_t entry_names_at[] = {{{', '.join(map(str, offsets))}}};\n"
     )

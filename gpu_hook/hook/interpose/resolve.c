@@ -16,10 +16,8 @@ static void substitute(const char *asked, void **function)
     if (entry_points_match(asked, *function, &ours)) {
         *function = ours ? ours : *function;
     } else {
-        /* Queries come before cuInit, so the page may not be there yet: the count waits in a
-         * private one. */
-        if (page_prepare())
-            page_add(&page_hook()->unknown_symbols, 1);
+        /* Queries come before cuInit: the count waits in a private page. */
+        page_add(&page_hook()->unknown_symbols, 1);
         LOG("event=unknown_symbol name=%s", asked);
         *function = unknown_functions_gate(asked, *function);
     }

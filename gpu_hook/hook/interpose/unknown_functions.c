@@ -49,8 +49,7 @@ static void note(const char *name)
                                      __ATOMIC_RELAXED))
         return;
     LOG("event=unknown_function name=%s what=\"this process is not swapped from now on\"", name);
-    if (page_prepare())
-        publish(name);
+    publish(name);
 }
 
 static void *forwarder(unsigned spare)

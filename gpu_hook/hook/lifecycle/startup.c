@@ -188,28 +188,21 @@ static void start(void)
     pthread_mutex_lock(&state.mutex);
     pid_t self = getpid();
     pid_t previous = guard_owner();
-    bool is_ready = true;
     if (previous != self) {
         if (previous)
             forget_parent();
-        is_ready = activity_page_prepare();
         gate_prepare();
-        ordered_prepare();
         if (!state.has_fork_handler)
             state.has_fork_handler = pthread_atfork(NULL, NULL, leave_in_child) == 0;
         if (!state.has_exit_handler)
             interrupts_watch_exit();
         state.has_exit_handler = true;
-        if (is_ready)
-            guard_set_owner(self, page_wiped_word());
-        else
-            LOG("event=not_started reason=\"no memory for the pages\"");
+        guard_set_owner(self);
     }
     pthread_mutex_unlock(&state.mutex);
-    if (is_ready && previous != self)
+    if (previous != self)
         LOG("event=started");
-    if (is_ready)
-        session_start(&owner);
+    session_start(&owner);
 }
 
 CUresult cuInit(unsigned int flags)

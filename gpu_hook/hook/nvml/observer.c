@@ -56,7 +56,7 @@ static void check_connection(void)
 /* Called with the mutex. Returns 0 or an errno. */
 static int connect_once(void)
 {
-    int descriptor = page_prepare() ? socket_connect(settings()->kernel_dir) : -ENOMEM;
+    int descriptor = socket_connect(settings()->kernel_dir);
     if (descriptor < 0)
         return -descriptor;
     state.connection = socket_own(descriptor);

@@ -45,6 +45,8 @@ static struct ordered_heap *find(CUmemoryPool pool)
     return heap;
 }
 
+static bool make_room(int device);
+
 /* NULL: no memory for it. */
 static struct ordered_heap *add(CUmemoryPool pool, int device, uint64_t most)
 {
@@ -59,6 +61,7 @@ static struct ordered_heap *add(CUmemoryPool pool, int device, uint64_t most)
     heap->most = most;
     heap->next = ordered.all;
     ordered.all = heap;
+    pools_set_helper(make_room);
     __atomic_fetch_add(&ordered.used, 1, __ATOMIC_RELAXED);
     return heap;
 }
@@ -302,11 +305,6 @@ void ordered_stream_closes(CUstream stream, bool ends)
                 cache->is_ended = ends;
             }
     pthread_mutex_unlock(&ordered.mutex);
-}
-
-void ordered_prepare(void)
-{
-    pools_set_helper(make_room);
 }
 
 void ordered_reset(void)

@@ -65,8 +65,6 @@ struct ordered_view {
 /* False: the address is in no chunk of ours. */
 bool ordered_find(CUdeviceptr address, struct ordered_view *view);
 
-/* Called once, at the start. */
-void ordered_prepare(void);
 /* Called in the child of a fork. */
 void ordered_reset(void);
 

@@ -74,8 +74,6 @@ class Parts:
         target = Path(shutil.copy(_compile(build_folder, names), folder))
         self.library = ctypes.CDLL(str(target))
         self.library.page_agent.restype = self.library.page_hook.restype = ctypes.c_void_p
-        self.library.page_prepare.restype = ctypes.c_bool
-        assert self.library.page_prepare()
 
     def agent_word(self, offset: int, device: int = 0) -> ctypes.c_uint32:
         """Return 32 bits of a device's record in the agent's page; its ``value`` may be set."""

@@ -29,8 +29,6 @@ class Hook:
 
     def __init__(self, parts: Any, module: Any) -> None:
         self._calls, self._module = parts.library, module
-        self._calls.activity_page_prepare.restype = ctypes.c_bool
-        assert self._calls.activity_page_prepare()
 
     def install(self, activity: Any) -> int:
         return int(self._calls.activity_page_install(activity.descriptor))
