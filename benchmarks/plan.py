@@ -57,7 +57,7 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
     )
     rows += sharing.rows(arguments.data, arguments.shared_jobs, arguments.shared_kinds, told)
     rows += large.rows(arguments.nodes, arguments.requests, told)
-    rows += admission.rows(arguments.nodes // 10, arguments.requests // 10, told)
+    rows += admission.rows(arguments.nodes, arguments.requests, told)
     rows += throughput.rows(arguments.jobs, told)
     return rows
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from jupyter_aliquot.gateway.planning.colocation import Neighbor
 from jupyter_aliquot.gateway.sizes.wish import NO_WISH, Wish
@@ -75,7 +76,7 @@ class Pending:
         """The parts on the devices that it keeps; None for a request that takes any."""
         return self.held or self.returns_to
 
-    @property
+    @cached_property
     def claimant(self) -> Claimant:
         """The request as quotas look at it."""
         models = self.wish.models
@@ -531,7 +532,8 @@ class _Reasons:
         self._found: dict[tuple[Size, Held | None, float], WaitReason] = {}
 
     def of(self, entry: Pending) -> WaitReason:
-        return replace(self._of(entry), models=entry.wish.text)
+        found, models = self._of(entry), entry.wish.text
+        return found if found.models == models else replace(found, models=models)
 
     def _of(self, entry: Pending) -> WaitReason:
         if entry.kernel_id in self._served.kept_off:
