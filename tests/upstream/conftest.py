@@ -66,6 +66,7 @@ class Upstream:
             pytest.skip(f"{suite.folder.name} is not in build/upstream: tools/fetch-upstream-tests (or make soak)")
         report = self._home / f"report-{time.monotonic_ns()}.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=120", "-o", "log_cli=0"]
+        command += ["--timeout-method=signal"]  # a test that hangs fails, and ends no other
         command += ["-W", _TORNADO, f"--junit-xml={report}", *suite.tests]
         command += [word for plugin in below.plugins for word in ("-p", plugin)]
         with open(report.with_suffix(".log"), "wb") as log:
