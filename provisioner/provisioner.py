@@ -371,10 +371,18 @@ class AliquotProvisioner(LocalProvisioner):
     async def send_signal(self, signum: int) -> None:
         """Send a signal to the whole process group.
 
-        Called by KernelManager.signal_kernel and interrupt_kernel.
+        Called by KernelManager.signal_kernel and interrupt_kernel. Raises EngineError.
+
+        KernelManager.shutdown_kernel interrupts the kernel first: one that takes no interrupt ends all the same.
         """
-        if self._kernel is not None:
+        if self._kernel is None:
+            return
+        try:
             await self._runtime.signal(self._kernel, signum)
+        except EngineError as error:
+            if signum != signal.SIGINT or self.parent is None or not self.parent.shutting_down:
+                raise
+            self.log.info("kernel=%s interrupt=missed reason=%s", self.kernel_id, error)
 
     async def kill(self, restart: bool = False) -> None:
         """Kill the process. Called by KernelManager.kill_kernel."""

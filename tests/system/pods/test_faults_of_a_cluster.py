@@ -133,6 +133,14 @@ def is_ready(ring: Ring, node: str) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
+def test_a_kernel_that_takes_no_interrupt_is_ended_by_its_user(a_ring: Ring) -> None:
+    kernel = a_ring.server.start("box.gpu-0.25")
+    kernel.send("import ctypes; print('blocked', flush=True); ctypes.PyDLL(None).sleep(600)")  # it keeps the GIL
+    kernel.wait_for_text("blocked")
+    kernel.end()
+    wait_until(lambda: a_ring.pod(kernel) == {})
+
+
 def test_an_image_that_cannot_be_pulled_is_named_while_the_kernel_waits(a_ring: Ring) -> None:
     kernel = a_ring.server.start("missing.gpu-0.25")
     wait_until(lambda: "The image 'missing:1' cannot be fetched" in told(kernel))
