@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from load import in_use
+from load import in_use, served
 from load.figures import means, percentile, slope
 from load.scene import DEVICES, Scene, people
 from report import Row, at_least, at_most, publish, read_arguments
@@ -140,6 +140,14 @@ def in_use_rows(blocks: list[float], malloc: list[float]) -> list[Row]:
     ]
 
 
+def served_rows(name: str, users: list[float], admins: list[float]) -> list[Row]:
+    """Return p99 inside the gateway: the clients have more, for they wait for the same processors."""
+    both = (("users", users), ("administrators", admins))
+    return [
+        Row(f"{name}: inside the gateway, {who} (p99)", percentile(times, 99), "ms") for who, times in both if times
+    ]
+
+
 def status_rows(name: str, seen: dict[str, Any]) -> list[Row]:
     """Return p50 and p99 of users and of administrators; each has a bound of its own."""
     rows = []
@@ -198,12 +206,13 @@ class Run:
     def _steady(self) -> None:
         self._do(do="listen")
         self._do(do="steady", seconds=5, cells_per_second=self.asked.cells)
-        before = look_at(self.scene.gateway.pid)
+        before, lines = look_at(self.scene.gateway.pid), served.count(self.scene.folder)
         seen = self._do(do="steady", seconds=self.asked.seconds, cells_per_second=self.asked.cells)
         now = look_at(self.scene.gateway.pid)
         used = (now.processor_seconds - before.processor_seconds) / self.asked.seconds
         self.rows += [
             *status_rows(f"{self.asked.users} sessions listen", seen),
+            *served_rows(f"{self.asked.users} sessions listen", *served.read(self.scene.folder, lines)),
             Row(
                 f"cells, {self.asked.cells:g} a second: added to their own time (p99)",
                 percentile(seen["cells"], 99),
@@ -217,10 +226,12 @@ class Run:
         ]
 
     def _churn(self) -> None:
-        before = len(in_use.read(self.scene.folder)[0])
+        before, lines = len(in_use.read(self.scene.folder)[0]), served.count(self.scene.folder)
         with Memory(self.scene.gateway.pid) as memory:
             seen = self._do(do="churn", seconds=self.asked.churn, per_second=self.asked.rate)
         self.rows += status_rows(f"churn, {self.asked.rate:g} changes a second", seen)
+        self.rows += served_rows("churn", *served.read(self.scene.folder, lines))
+        self.rows.append(Row("churn: the load generator's own delay (p99)", percentile(seen["lag"], 99), "ms"))
         self.rows += growth_rows(memory.times, memory.bytes, self.asked.rate, self.asked.kept_minutes)
         self.rows += in_use_rows(*in_use.read(self.scene.folder, before))
         self.rows += [Row(f"churn: {what}", count, "") for what, count in seen["done"].items()]

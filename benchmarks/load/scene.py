@@ -190,5 +190,7 @@ class Scene:
             f"c.Aliquot.kept_output_minutes = {self._kept_minutes!r}",
             "from load.in_use import note",
             f"note({str(self.folder)!r})",
+            "from load.served import note as note_requests",
+            f"note_requests({str(self.folder)!r})",
         ]
         (self.folder / "config.py").write_text("\n".join(lines) + "\n")
