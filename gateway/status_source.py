@@ -136,7 +136,7 @@ class SnapshotSource:
             nodes=() if self._is_remote else self._services.nodes.views(),
             cordons={} if self._is_remote else self._services.cordons.all,
             kernels=(*ours, *waiting_elsewhere(admission, ours, kernel_id)),
-            queue_length=len(admission.queue),
+            queue_length=len(admission.waiting),
             counts=admission.counts,
             endings=self._services.endings.counts(),
             failures=self._services.endings.failures(),

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from jupyter_aliquot.gateway.base.sockets import peer
 from jupyter_aliquot.gateway.installation.files import GATEWAY_UNIT, HUB_UNIT, NODE_UNITS
-from jupyter_aliquot.gateway.installation.refusals import SYSTEM_PATH, closed_environment
+from jupyter_aliquot.gateway.installation.refusals import NEW_ENVIRONMENT, SYSTEM_PATH, closed_environment
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
 from jupyter_aliquot.gpu_hook.client.reports import UnreadableReportError, read_status
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, nvidia_driver
@@ -86,7 +86,7 @@ class Deployment:
     def check_environment(self) -> Sequence[Finding]:
         """Check that other accounts can run this Python."""
         if found := closed_environment(Path(sys.prefix), Path(sys.executable)):
-            remedy = "install Aliquot where they may: /usr/bin/python3 -m venv /opt/aliquot"
+            remedy = f"install Aliquot where they may: {NEW_ENVIRONMENT}"
             return [Finding("environment", FAIL, f"other accounts cannot run {found}", remedy)]
         return [Finding("environment", OK, f"{sys.prefix}, which every account may enter")]
 

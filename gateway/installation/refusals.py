@@ -18,6 +18,11 @@ from .files import Installation, is_ours, planned_files
 _BOOTED = Path("/run/systemd/system")  # systemd's own sign that it is process 1
 _FIRST_PERSON = 1000
 _ACCOUNT_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
+# Without --clear, venv keeps the links to the Python that others cannot run.
+NEW_ENVIRONMENT = (
+    "sudo /usr/bin/python3 -m venv --clear /opt/aliquot, and in a checkout "
+    "sudo /opt/aliquot/bin/pip install '.[hub,lab]'"
+)
 # Where a unit's programs are found, beside those of this environment.
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -90,7 +95,7 @@ def check_environment(prefix: Path, python: Path) -> None:
     if found := closed_environment(prefix, python):
         raise CommandError(
             f"other accounts cannot run the Python of this installation, {found}. "
-            "Install Aliquot where they may: /usr/bin/python3 -m venv /opt/aliquot"
+            f"Install Aliquot where they may: {NEW_ENVIRONMENT}"
         )
 
 

@@ -25,6 +25,7 @@ class ModelQuota(TypedDict):
 class TeamQuota(TypedDict):
     """One team. ``is_yours``: the requester's kernels count in it.
 
+    ``queue_order`` is the order of its own requests; None: that of the queue.
     ``past_use`` is what it had beyond its quota, as a part of the GPUs: a moving average that halves
     after each ``usage_half_life_seconds`` of the report; None without that setting.
     """
@@ -35,6 +36,7 @@ class TeamQuota(TypedDict):
     over_quota_weight: float
     reclaim_min_runtime_seconds: float
     may_be_ended: str
+    queue_order: str | None
     overcommit: float | None
     past_use: float | None
     queued: int

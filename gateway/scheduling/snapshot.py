@@ -19,6 +19,7 @@ from .planner import Pending
 from .queue import QueueEntry
 from .queue_policy import PastUse
 from .quotas import GpuCaps
+from .wait_reason import WaitCode
 
 
 class Agent(Protocol):
@@ -136,6 +137,11 @@ class AdmissionSnapshot:
     def resizes(self) -> dict[str, QueueEntry]:
         """Kernel id to the change of its size that waits for capacity."""
         return {entry.kernel_id: entry for entry in self.queue if entry.is_growth and not entry.is_return}
+
+    @cached_property
+    def waiting(self) -> tuple[QueueEntry, ...]:
+        """The requests that a cycle has planned and not granted: a kernel that simply starts is none of them."""
+        return tuple(entry for entry in self.queue if entry.why.code is not WaitCode.NOT_PLANNED)
 
     @cached_property
     def starts(self) -> tuple[QueueEntry, ...]:

@@ -54,12 +54,12 @@ def queue_report(admission: AdmissionSnapshot, who: User) -> Queue:
     """Return the queue in the order in which it is served, as this user may see it."""
     found = TeamQuotas.of(admission.ledger)
     groups = {one.kernel_id: one.teams for one in admission.pending}
-    shown = [entry for entry in admission.queue if who.is_admin or entry.owner == who.name]
+    shown = [entry for entry in admission.waiting if who.is_admin or entry.owner == who.name]
     requests = []
     for entry in shown:
         team = None if found is None else found.team_of(entry.owner, groups.get(entry.kernel_id, ()))
         requests.append(_request(entry, team or None))
-    return {"length": len(admission.queue), "requests": requests}
+    return {"length": len(admission.waiting), "requests": requests}
 
 
 def _team(found: TeamQuotas, admission: AdmissionSnapshot, team: Team, *, is_yours: bool) -> TeamQuota:
@@ -71,6 +71,7 @@ def _team(found: TeamQuotas, admission: AdmissionSnapshot, team: Team, *, is_you
         "over_quota_weight": team.weight,
         "reclaim_min_runtime_seconds": team.reclaim_seconds,
         "may_be_ended": team.may_be_ended,
+        "queue_order": team.queue_order,
         "overcommit": team.overcommit,
         "past_use": None if found.quotas.usage_half_life is None else found.tree.usage.get(team.name, 0.0),
         "queued": len([one for one in waiting if one.returns_to is None]),

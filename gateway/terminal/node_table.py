@@ -10,7 +10,7 @@ from rich.text import Text
 
 from .tables import clock_text, plain_table, printable
 
-_STATES = {"stays": "stays", "leaving": "is leaving", "runs": "runs", "evicted": "swapped out"}
+_STATES = {"stays": "stays", "leaving": "is leaving", "runs": "holds its share", "evicted": "swapped out"}
 
 
 def node_table(report: Mapping[str, Any]) -> RenderableType:

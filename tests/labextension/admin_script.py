@@ -165,6 +165,7 @@ _QUOTA: dict[str, Any] = {
             "over_quota_weight": 1.0,
             "reclaim_min_runtime_seconds": 0.0,
             "may_be_ended": "none",
+            "queue_order": None,
             "overcommit": None,
             "past_use": 0.126,
             "queued": 1,

@@ -49,10 +49,24 @@ def test_an_announced_start_is_shown_and_else_the_predicted_one(expected: Any, p
 def test_past_use_beyond_quota_is_shown_where_it_counts(half_life: Any, past_use: Any, want: str) -> None:
     gpus = {"model": None, **{f"{word}_gpus": 1.0 for word in ("nominal", "held", "borrowed", "available")}}
     team = {"name": "vision", "is_yours": True, "queued": 0, "evicted": 0, "over_quota_weight": 1.0}
-    team |= {"overcommit": None, "past_use": past_use, "gpus": [gpus, {**gpus, "model": "H200"}]}
+    team |= {"overcommit": None, "queue_order": None, "past_use": past_use, "gpus": [gpus, {**gpus, "model": "H200"}]}
     report = {"problem": None, "warnings": [], "order": "fifo", "usage_half_life_seconds": half_life, "teams": [team]}
     console = Console(width=200, force_terminal=False)
     with console.capture() as captured:
         console.print(quota_table(report))
     assert ("past use" in captured.get()) == (half_life is not None)
     assert want in captured.get()
+
+
+@pytest.mark.parametrize(("own", "want"), [("srtf", ["srtf", "las"]), (None, [])])
+def test_orders_of_requests_are_shown_where_a_team_has_its_own(own: str | None, want: list[str]) -> None:
+    gpus = {"model": None, **{f"{word}_gpus": 1.0 for word in ("nominal", "held", "borrowed", "available")}}
+    team = {"is_yours": False, "queued": 0, "evicted": 0, "over_quota_weight": 1.0, "overcommit": None, "gpus": [gpus]}
+    teams = [{**team, "name": "a", "queue_order": own}, {**team, "name": "b", "queue_order": None}]
+    report = {"problem": None, "warnings": [], "order": "las", "usage_half_life_seconds": None, "teams": teams}
+    console = Console(width=200, force_terminal=False)
+    with console.capture() as captured:
+        console.print(quota_table(report))
+    head, *rows = captured.get().splitlines()
+    assert ("order" in head) == bool(want)
+    assert [row.split()[-1] for row in rows if row.strip()[:1] in "ab"] == (want or ["1", "1"])

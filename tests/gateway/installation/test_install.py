@@ -213,6 +213,7 @@ def test_a_dry_run_says_that_other_accounts_cannot_run_this_python_and_goes_on(
         main(["install-service", "--dry-run"])
     told = capsys.readouterr().out
     assert f"would be refused: other accounts cannot run the Python of this installation, {a_link[0]}, a" in told
+    assert "sudo /usr/bin/python3 -m venv --clear /opt/aliquot" in told
     assert (end.value.code, "aliquot-agent.service" in told.partition("would be refused: ")[2]) == (0, True), told
 
 

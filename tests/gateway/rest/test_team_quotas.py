@@ -115,7 +115,7 @@ async def test_users_see_their_team_and_administrators_all_teams(
 ) -> None:
     an_agent.gives_room = True
     await an_agent.start()
-    write(quota_file, f"organization: Lab\n{TEAMS}  rest: {{users: ['*'], nominalQuota: 0.5}}\n")
+    write(quota_file, f"organization: Lab\n{TEAMS}  rest: {{users: ['*'], nominalQuota: 0.5, queueOrder: srtf}}\n")
     reload = "/aliquot/api/v1/quota/reload"
     assert (await ask("alice", "POST", reload, body={})).status == 403
     assert check(await ask("ada", "POST", reload, body={}), reload, "post")["organization"] == "Lab"
@@ -135,6 +135,7 @@ async def test_users_see_their_team_and_administrators_all_teams(
     ]
     assert [team["name"] for team in (await get(ask, "bob", "quota"))["teams"]] == ["rest"]
     every = await get(ask, "ada", "quota")
+    assert {team["name"]: team["queue_order"] for team in every["teams"]} == {"vision": None, "rest": "srtf"}
     assert [team["name"] for team in every["teams"]] == ["vision", "rest"]
     assert (every["file"], (await get(ask, "alice", "quota"))["file"]) == (str(quota_file), None)
 
