@@ -13,9 +13,9 @@ demo: ## Three real notebooks share one GPU: memory limits, out-of-memory, kill 
 	@$(PYTHON) tools/setup.py demo
 	@$(BIN)/aliquot demo
 
-lab: ## JupyterLab with Aliquot; ARGS=--allow-root and others go to it
+lab: ## JupyterLab with Aliquot, also as root; ARGS go to it
 	@$(PYTHON) tools/setup.py lab
-	@$(BIN)/aliquot lab $(ARGS)
+	@$(BIN)/aliquot lab $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS)
 
 hub: ## JupyterHub with two users, two teams and limits on the software GPU (needs Node); ARGS=--check tries it, and ends
 	@$(PYTHON) tools/setup.py hub

@@ -181,7 +181,8 @@ def build_requirements() -> tuple[str, ...]:
 def make_environment() -> None:
     if (VENV / "bin" / "python").exists():
         return
-    if not run_step("creating the environment .venv", [sys.executable, "-m", "venv", str(VENV)]):
+    # What is left of an environment has links to a Python that is gone: venv keeps them without --clear.
+    if not run_step("creating the environment .venv", [sys.executable, "-m", "venv", "--clear", str(VENV)]):
         shutil.rmtree(VENV, ignore_errors=True)
         fail("python -m venv", "on Debian: apt-get install python3-venv")
 

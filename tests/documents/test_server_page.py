@@ -20,7 +20,6 @@ else:
 PAGE = ROOT / "docs/how-to/install-on-one-server.md"
 BLOCKS = [block for block in blocks_and_text(PAGE.name, PAGE.read_text())[0] if block.language == "sh"]
 PRINTED = [command for block in BLOCKS for command in commands_of_block(block)]
-UNINSTALL = PRINTED[-1]
 INCIDENTS = ROOT / "docs/how-to/incidents.md"
 ACCOUNT = "id --user aliquot"
 WHO_LISTENS = "curl --silent --retry 300 --retry-delay 1 --retry-connrefused http://127.0.0.1:890/services/aliquot/api"
@@ -49,21 +48,25 @@ OWNERS = {
     "provisioner.relay": {"root", "ada"},
     "ipykernel_launcher": {"ada"},
 }
+# A terminal of a user of the Hub is a login shell.
+PROGRAMS = [f"/opt/aliquot/bin/{name}" for name in ("aliquot", "jupyter")]
+NOT_FOUND = "runuser -l ada -c 'command -v aliquot'"
+FOUND = "runuser -l ada -c 'command -v aliquot jupyter'"
 LEFT = "find /etc /var/lib /run /opt/aliquot/bin -newer commands.json -name '*aliquot*' ! -path '*/standin/*'"
 
 
 @pytest.mark.timeout(900)  # it starts a Hub twice, and waits with the patience of a loaded machine
 def test_the_pages_commands_take_a_bare_server_to_a_hub_and_back(tmp_path: Path) -> None:
-    assert len(BLOCKS) == 3, "install, upgrade, remove"
-    install, upgrade, remove = (commands_of_block(block) for block in BLOCKS)
+    assert len(BLOCKS) == 4, "install, put on the PATH, upgrade, remove"
+    install, path, upgrade, remove = (commands_of_block(block) for block in BLOCKS)
     at = install.index("sudo systemctl restart jupyterhub")
     incident = [KILL_AGENT, WITHOUT_AGENT, REMEDY, WITH_AGENT]
-    looks = [ACCOUNT, WHO_LISTENS, VISIT, PROCESSES, *incident, FINDINGS, AGENT]
+    looks = [ACCOUNT, WHO_LISTENS, VISIT, PROCESSES, *incident, FINDINGS, AGENT, NOT_FOUND, *path, FOUND]
     after_upgrade = [WHO_LISTENS, PROCESSES, FINDINGS, AGENT]
     commands = [*install[:at], ADD, *install[at:], *looks, *upgrade, *after_upgrade, *remove, ACCOUNT, LEFT]
     ends = run_on_bare_server(commands, tmp_path)
     printed = [one for one in ends if one.command in PRINTED]
-    assert [(one.command, one.code) for one in printed] == [(one, 0) for one in (*install, *upgrade, *remove)], said(
+    assert [(one.command, one.code) for one in printed] == [(one, 0) for one in (*install, *path, *upgrade, *remove)], said(
         ends
     )
     first, again = ([one for one in ends if one.command == FINDINGS][at] for at in (0, 1))
@@ -75,6 +78,7 @@ def test_the_pages_commands_take_a_bare_server_to_a_hub_and_back(tmp_path: Path)
     assert json.loads(visit.said) == want, said(ends)
     look_at_accounts(ends)
     look_at_incident(ends)
+    assert (of(ends, NOT_FOUND).code, of(ends, FOUND).said.split()) == (1, PROGRAMS), said(ends)
     agents = [one.said for one in ends if one.command == AGENT]
     assert agents[0] != agents[1], "an upgrade starts the new agent"
     assert ends[-2].code == 1, "the account is gone"

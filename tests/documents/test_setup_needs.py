@@ -6,6 +6,7 @@ They are Python, a C compiler, make and a package index, and no CMake.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -89,6 +90,17 @@ def test_a_checkout_from_before_the_new_name_loses_the_distribution_of_the_old(
 def test_a_checkout_that_never_had_the_old_name_is_left_alone(steps: list[list[str]]) -> None:
     setup.remove_former_name()
     assert steps == []
+
+
+def test_an_environment_whose_python_is_gone_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup, "VENV", tmp_path / "venv")
+    monkeypatch.setattr(setup, "LOG", tmp_path / "setup.log")
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    python = tmp_path / "venv/bin/python"
+    for name in ("python", "python3"):
+        (python.parent / name).symlink_to(tmp_path / "a-python-that-is-gone")
+    setup.make_environment()
+    assert subprocess.run([python, "-c", "import pip"], check=False).returncode == 0
 
 
 def test_native_libraries_are_built_again_with_the_environments_cmake(steps: list[list[str]], tmp_path: Path) -> None:
@@ -204,6 +216,23 @@ def test_arm64_is_told_that_it_is_not_tested_and_goes_on(
 def test_a_machine_without_a_compiler_is_told_what_to_install(steps: list[list[str]]) -> None:
     with pytest.raises(SystemExit, match="no C compiler found: install gcc"):
         setup.check_host()
+
+
+def test_an_old_python_is_told_how_to_choose_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup.sys, "version_info", (3, 9, 18))
+    with pytest.raises(SystemExit, match=r"Python 3\.10 or newer is needed, but this is .* make PYTHON="):
+        setup.check_host()
+
+
+@pytest.mark.parametrize(("account", "want"), [("0", True), ("1000", False)])
+def test_make_lab_opens_for_root_too(tmp_path: Path, account: str, want: bool) -> None:
+    (tmp_path / "id").write_text(f"#!/bin/sh\necho {account}\n")
+    (tmp_path / "id").chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    told = subprocess.run(
+        ["make", "-n", "lab", "ARGS=--port=1"], cwd=ROOT, env={"PATH": path}, capture_output=True, text=True, check=True
+    )
+    assert ("--allow-root" in told.stdout, "--port=1" in told.stdout) == (want, True)
 
 
 def test_a_package_index_out_of_reach_ends_with_what_to_set_behind_a_proxy(

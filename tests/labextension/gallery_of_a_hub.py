@@ -68,7 +68,7 @@ def play_hub(new_page: Callable[[], Page], images: Path) -> None:
 def _share(alice: Person, images: Path) -> None:
     alice.lab.panel.get_by_text("3.0 of 4.0 GiB used").first.wait_for()
     dialog = alice.open_sharing("train.ipynb")
-    for kind, name, may in (("a team", "vision", "view:"), ("a user", "bob", "use:")):
+    for kind, name, may in (("a team", "vision", "read:"), ("a user", "bob", "write:")):
         dialog.get_by_role("radio", name=kind).check()
         dialog.get_by_role("textbox").fill(name)
         dialog.get_by_role("radio", name=may).check()

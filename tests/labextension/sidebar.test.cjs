@@ -20,7 +20,7 @@ function aDevice(changes = {}) {
 
 function aKernel(changes = {}) {
   const part = { uuid: 'GPU-a', used_bytes: 4, guaranteed_memory_bytes: 4, context_bytes: 0 };
-  const memory = { used_bytes: 4, guaranteed_memory_bytes: 4, residency: { swapped_bytes: 0 } };
+  const memory = { used_bytes: 4, memory_limit_bytes: 8, guaranteed_memory_bytes: 4, residency: { swapped_bytes: 0 } };
   return { id: 'k', owner: 'ada', gpus: 0.25, state: 'on_gpu', ...memory, devices: [part], ...changes };
 }
 
@@ -71,6 +71,8 @@ test('a swapped kernel uses nothing of its device, and its guarantee is held', (
   assert.deepEqual(myParts([swapped], 'ada').get('GPU-a'), { context: 0, burstable: 0, held: 4 });
   assert.deepEqual(kernelParts(swapped), { resident: 0, burstable: 0, swapped: 4 });
   assert.deepEqual(kernelParts(aKernel({ used_bytes: 6 })), { resident: 4, burstable: 2, swapped: 0 });
+  const shrunk = { used_bytes: 6, memory_limit_bytes: 3, guaranteed_memory_bytes: 3 };
+  assert.deepEqual(kernelParts(aKernel(shrunk)), { resident: 6, burstable: 0, swapped: 0 });
   assert.deepEqual(kernelParts(aKernel({ residency: null })), { resident: 4, burstable: 0, swapped: 0 });
 });
 

@@ -95,7 +95,7 @@ def test_a_kernel_that_is_shared_is_told_used_and_lost_again(a_day: Day) -> None
     alice, bob = a_day.alice, a_day.bob
     alice.run(_CELL)
     _outputs(alice).filter(has_text="it is 42").wait_for()
-    alice.share("train.ipynb", "bob", "use:")
+    alice.share("train.ipynb", "bob", "write:")
     told = bob.page.locator(".Toastify__toast", has_text="you can run cells in it.")
     told.get_by_role("button", name="Open a notebook on it").click()
     bob.wait_for_kernel(a_day.kernel_id)
@@ -105,8 +105,8 @@ def test_a_kernel_that_is_shared_is_told_used_and_lost_again(a_day: Day) -> None
     section = bob.lab.panel.get_by_role("region", name="Shared with me")
     section.get_by_text("of alice").wait_for()
 
-    alice.share("train.ipynb", "bob", "view:")
-    section.get_by_text("read-only", exact=True).wait_for()
+    alice.share("train.ipynb", "bob", "read:")
+    section.get_by_text("read", exact=True).wait_for()
     bob.page.locator("#jp-main-statusbar").get_by_text("shared, read-only").wait_for()
     bob.run("answer = 'of bob'")
     _outputs(bob).filter(has_text="read-only").wait_for()

@@ -60,15 +60,15 @@ def test_a_kernel_is_shared_by_keyboard_and_taken_back(
     assert dialog.get_by_role("button", name="Share", exact=True).is_disabled(), "nobody is named yet"
     a_panel.lab.page.keyboard.type("bob")
     a_panel.lab.page.keyboard.press("Enter")  # Enter closes Lab's other dialogs
-    dialog.get_by_role("status").get_by_text("Shared with bob: read-only.").wait_for()
+    dialog.get_by_role("status").get_by_text("Shared with bob: read.").wait_for()
     look = dialog.get_by_role("radio", name="a team").evaluate("radio => getComputedStyle(radio).appearance")
     assert look == "auto", "what is chosen is seen: Lab's dialogs draw every field as one for text"
     dialog.get_by_role("radio", name="a team").check()
-    dialog.get_by_role("radio", name="use: also run cells").check()
+    dialog.get_by_role("radio", name="write: also run cells").check()
     dialog.get_by_role("textbox", name="Name of the team").fill("vision")
     dialog.get_by_role("button", name="Share", exact=True).click()
     rows = dialog.get_by_role("list", name="Users and teams with access").get_by_role("listitem")
-    rows.filter(has_text="team vision").get_by_text("can run cells").wait_for()
+    rows.filter(has_text="team vision").get_by_text("write", exact=True).wait_for()
     dialog.get_by_role("button", name="Stop sharing with bob").click()
     rows.filter(has_text="bob").wait_for(state="detached")
     assert shares.asked == [
@@ -92,7 +92,7 @@ def test_the_focus_stays_in_the_dialog_after_a_share_and_escape_closes_it(
     name.fill("bob")
     button = dialog.get_by_role("button", name="Share", exact=True)
     button.click()
-    dialog.get_by_role("status").get_by_text("Shared with bob: read-only.").wait_for()
+    dialog.get_by_role("status").get_by_text("Shared with bob: read.").wait_for()
     _eventually(a_panel, lambda: name.evaluate("field => field === document.activeElement"), "the field has the focus")
     name.fill("eve")
     shares.refusal = (409, "Requested to share a kernel with user 'eve', but this server has one user.")
@@ -132,8 +132,8 @@ def test_kernels_of_others_have_a_list_of_their_own_with_what_access_allows(a_pa
     section = a_panel.shown.get_by_role("region", name="Shared with me")
     rows = section.get_by_role("listitem")
     rows.filter(has_text="seen.ipynb").get_by_text("of grace").wait_for()
-    rows.filter(has_text="seen.ipynb").get_by_text("read-only", exact=True).wait_for()
-    rows.filter(has_text="used.ipynb").get_by_text("can run cells", exact=True).wait_for()
+    rows.filter(has_text="seen.ipynb").get_by_text("read", exact=True).wait_for()
+    rows.filter(has_text="used.ipynb").get_by_text("write", exact=True).wait_for()
     mine = a_panel.shown.get_by_role("list", name="GPU kernels", exact=True).get_by_role("listitem")
     assert mine.count() == 1, "they are not among one's own"
     toasts = a_panel.lab.page.locator(".Toastify__toast")

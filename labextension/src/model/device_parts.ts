@@ -74,12 +74,12 @@ export function deviceParts(device: IDevice, my: IMyPart = NOTHING): IDevicePart
 
 /**
  * How a kernel's memory divides within its limit: on the device within its guarantee, beyond it, in
- * host memory.
+ * host memory. Memory over a limit that was lowered is not burstable: it is told as over the limit.
  */
 export function kernelParts(kernel: IKernel): { resident: number; burstable: number; swapped: number } {
   const swapped = within(kernel.residency?.swapped_bytes ?? 0, kernel.used_bytes);
   const resident = kernel.used_bytes - swapped;
-  const burstable = Math.max(0, resident - kernel.guaranteed_memory_bytes);
+  const burstable = Math.max(0, Math.min(resident, kernel.memory_limit_bytes) - kernel.guaranteed_memory_bytes);
   return { resident: resident - burstable, burstable, swapped };
 }
 

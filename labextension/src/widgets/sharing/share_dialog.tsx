@@ -148,8 +148,8 @@ function ShareForm({ trans, isUnderWay, add }: IShareFormProps): JSX.Element {
       <Choice
         legend={trans.__('Access')}
         options={[
-          { value: 'read', text: trans.__('view: its status and the outputs of its cells') },
-          { value: 'write', text: trans.__('use: also run cells, interrupt and restart') }
+          { value: 'read', text: trans.__('read: see its status and the outputs of its cells') },
+          { value: 'write', text: trans.__('write: also run cells, interrupt and restart') }
         ]}
         chosen={draft.access}
         choose={access => setDraft({ ...draft, access })}

@@ -11,7 +11,7 @@ export function shareName({ kind, name }: IShare, trans: TranslationBundle): str
 }
 
 export function accessName(access: IShare['access'], trans: TranslationBundle): string {
-  return access === 'read' ? trans.__('read-only') : trans.__('can run cells');
+  return access === 'read' ? trans.__('read') : trans.__('write');
 }
 
 /** The users and teams with whom the user's kernel is shared; null if there are none. */
