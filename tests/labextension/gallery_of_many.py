@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
     from tests.labextension import gallery
+    from tests.labextension.admin_script import open_view
     from tests.labextension.lab_page import LabPage, NotebookPage
     from tests.labextension.pictures import around, take
     from tests.labextension.server_processes import GatewayProcess, NotebookProcess, an_empty_notebook, why_no_notebook
 else:
     import gallery
+    from admin_script import open_view
     from lab_page import LabPage, NotebookPage
     from pictures import around, take
     from server_processes import GatewayProcess, NotebookProcess, an_empty_notebook, why_no_notebook
@@ -47,6 +49,16 @@ def play_two_users(new_page: Callable[[], Page], images: Path) -> None:
             lab.panel.get_by_text(_ALL_HOLD).first.wait_for()
             name = "administrator" if user == "ada" else f"user-{user}"
             take(lab, images / name, around(lab.panel, margin=0))
+        show_administration(seen["ada"], images)
+
+
+def show_administration(lab: LabPage, images: Path) -> None:
+    """Show the administrator's table of all users' kernels."""
+    lab.start_command("application:toggle-left-area")
+    view = open_view(lab)
+    rows = view.get_by_role("grid", name="Kernels").get_by_role("row")
+    rows.nth(len(_USERS)).wait_for()
+    take(lab, images / "administration", around(view.get_by_role("tablist"), rows.last))
 
 
 def play_notebook(new_page: Callable[[], Page], images: Path) -> None:
