@@ -66,9 +66,8 @@ def test_the_pages_commands_take_a_bare_server_to_a_hub_and_back(tmp_path: Path)
     commands = [*install[:at], ADD, *install[at:], *looks, *upgrade, *after_upgrade, *remove, ACCOUNT, LEFT]
     ends = run_on_bare_server(commands, tmp_path)
     printed = [one for one in ends if one.command in PRINTED]
-    assert [(one.command, one.code) for one in printed] == [(one, 0) for one in (*install, *path, *upgrade, *remove)], said(
-        ends
-    )
+    want_ends = [(one, 0) for one in (*install, *path, *upgrade, *remove)]
+    assert [(one.command, one.code) for one in printed] == want_ends, said(ends)
     first, again = ([one for one in ends if one.command == FINDINGS][at] for at in (0, 1))
     for found in (first, again):
         look_at_findings(json.loads(found.said))
