@@ -33,7 +33,8 @@ RUN_ALL = "jupyterapp.commands.execute('notebook:run-all-cells').then(() => null
 OUTPUTS = """
 () => jupyterapp.shell.currentWidget.content.model.toJSON().cells.flatMap(cell => cell.outputs ?? [])
 """
-HAS_KERNEL = "jupyterapp.shell.currentWidget?.context?.sessionContext?.session?.kernel?.status === 'idle'"
+# The page has no splash yet where its scripts have not begun: the wait is for the application, too.
+HAS_KERNEL = "window.jupyterapp?.shell.currentWidget?.context?.sessionContext?.session?.kernel?.status === 'idle'"
 
 
 @pytest.fixture(scope="module")
