@@ -40,6 +40,7 @@ from jupyter_aliquot.provisioner.relay.client.kernel_relay import (
 from jupyter_aliquot.provisioner.runtime.base import Containers, Launch, Runtime
 from jupyter_aliquot.provisioner.runtime.factory import choose_runtime
 from jupyter_aliquot.provisioner.runtime.process import ProcessRuntime
+from jupyter_aliquot.provisioner.runtime.relay_process import RelayedRuntime
 from jupyter_aliquot.provisioner.runtime.stdio import PipeEnds
 
 from .control_groups import NO_LIMITS, GroupLimits
@@ -342,6 +343,11 @@ class AliquotProvisioner(LocalProvisioner):
     def has_process(self) -> bool:
         """Tell whether there is a process. Called by KernelManager throughout."""
         return self._kernel is not None
+
+    @property
+    def is_started_by_relay(self) -> bool:
+        """Whether the relay started the process, on this machine: it then tells the process's end at once."""
+        return isinstance(self._runtime, RelayedRuntime)
 
     async def poll(self) -> int | None:
         """Return the exit status; None while the kernel runs.

@@ -552,22 +552,25 @@ class ManagedKernel(ServerKernelManager):
 
     async def _async_is_alive(self) -> bool:
         """Called by the restarter, and while the kernel's end is awaited. Reads how the process ended."""
-        # A relay tells it at once. The restarters of a thousand kernels would each read a file every few seconds.
-        link = None if self._links is None else self._links.get(self.kernel_id)
-        if link is not None and link.is_up and link.kernel is not None and link.kernel.state == "started":
+        # The restarters of a thousand kernels would each read a file every few seconds.
+        if self._runs_by_its_relay():
             return True
         is_alive = await super()._async_is_alive()
         if not is_alive and isinstance(self.provisioner, AliquotProvisioner):
             self.process_end = await self.provisioner.ending()
         return is_alive
 
+    def _runs_by_its_relay(self) -> bool:
+        """Return whether the relay that started the process says that it runs; a lost machine's link stays up."""
+        link = None if self._links is None else self._links.get(self.kernel_id)
+        if link is None or not link.is_up or link.kernel is None or link.kernel.state != "started":
+            return False
+        return isinstance(self.provisioner, AliquotProvisioner) and self.provisioner.is_started_by_relay
+
     is_alive = _async_is_alive  # type: ignore[assignment]  # Jupyter's base class has it synchronous
 
     async def _async_cleanup_resources(self, restart: bool = False) -> None:
-        """Called by KernelManager.shutdown_kernel.
-
-        Keeps the grant before a restart, and returns it otherwise.
-        """
+        """Called by KernelManager.shutdown_kernel. Keeps the grant before a restart, and returns it otherwise."""
         try:
             await super()._async_cleanup_resources(restart=restart)
         finally:
@@ -582,10 +585,7 @@ def restarts_of(kernel: object) -> Restarts:
 
 
 def _provisioner_info(relay: RelayRecord, process: KernelProcess | None, grant: Grant | None) -> dict[str, Any]:
-    """Return the facts for a provisioner that did not start its kernel.
-
-    See AliquotProvisioner.get_provisioner_info.
-    """
+    """Return AliquotProvisioner.get_provisioner_info of a kernel that another provisioner started."""
     return {
         "kernel_id": relay.kernel_id,
         "connection_info": dict(relay.front),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Coroutine
+from collections.abc import Callable, Container, Coroutine, Iterable
 from pathlib import Path
 from typing import Any, cast
 
@@ -64,6 +64,7 @@ class Recovery:
         self._clock = clock
         self._log = log
         self._tasks: set[asyncio.Task[None]] = set()
+        self._recovered: list[str] = []
 
     async def run(self, boot_id: str) -> None:
         """Decide about every kernel, and act.
@@ -79,8 +80,7 @@ class Recovery:
                 await self._act(decision)
             except Exception:
                 self._log.exception("kernel=%s recovery=failed; it is left as it is", decision.kernel_id)
-        for decision in decisions:
-            self._finish_replacing(decision)
+        self._finish_replacing(decisions)
         left = {one.kernel_id for one in decisions if one.found.is_unknown and one.found.container is not None}
         if left:
             self._do(self._look_again(left, boot_id), "left")
@@ -111,9 +111,9 @@ class Recovery:
             ours = [record for record in records if record.kernel_id in left]
             seen = {one: processes for one, processes in found.items() if one in left}
             left &= {*seen, *(record.kernel_id for record in ours)}
-            for decision in plan_recovery(ours, seen, boot_id, self._clock.wall(), self._undecided):
-                if decision.action is RecoveryAction.LEAVE:
-                    continue
+            decisions = plan_recovery(ours, seen, boot_id, self._clock.wall(), self._undecided)
+            decided = [one for one in decisions if one.action is not RecoveryAction.LEAVE]
+            for decision in decided:
                 left.discard(decision.kernel_id)
                 try:
                     await self._act(decision)
@@ -121,14 +121,16 @@ class Recovery:
                     self._log.exception("kernel=%s recovery=failed; it is left as it is", decision.kernel_id)
                 else:
                     self._log.info("kernel=%s recovered_late action=%s", decision.kernel_id, decision.action.value)
-                    self._finish_replacing(decision)
+            if decided:
+                self._finish_replacing(decided)
 
     # ---- one kernel
 
-    def _finish_replacing(self, decision: Decision) -> None:
-        """End the kernels that a recovered kernel replaces. All others that are recovered are there already."""
-        if decision.action not in (RecoveryAction.END, RecoveryAction.ENDED, RecoveryAction.LEAVE):
-            kernel_id = decision.kernel_id
+    def _finish_replacing(self, decisions: Iterable[Decision]) -> None:
+        """End the kernels that recovered kernels replace, also where the replaced ones were recovered later."""
+        ends = (RecoveryAction.END, RecoveryAction.ENDED, RecoveryAction.LEAVE)
+        self._recovered += [one.kernel_id for one in decisions if one.action not in ends]
+        for kernel_id in self._recovered:
             self._do(self._manager.replacements.finish(kernel_id, self._used), f"replace-{kernel_id}")
 
     def _undecided(self, kernel_id: str, error: Exception) -> None:

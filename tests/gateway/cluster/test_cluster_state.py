@@ -251,6 +251,35 @@ def test_a_kernel_that_is_recovered_late_ends_what_it_replaces(play: Play) -> No
     play(act)
 
 
+def test_a_kernel_that_is_recovered_late_is_ended_by_what_replaces_it(play: Play) -> None:
+    async def act(scene: Scene) -> None:
+        records = ClusterRecords(scene.documents("record"), LOG)
+        for name in ("old", "new"):
+            records.write(KernelRecord(name, "ada", "python3", KernelState.PENDING, 1e9, ""))
+        unknown = FoundProcesses(is_unknown=True, container=KernelProcess("old", 0, 0, 0, "aliquot-kernel-old/uid"))
+        finder = Mock(find=AsyncMock(side_effect=[{"old": unknown}, {}]), clear=AsyncMock())
+        begun: list[str] = []
+
+        def begin(kernel_id: str, kernel: object, first: Any) -> None:
+            first.close()
+            begun.append(kernel_id)
+
+        looked = asyncio.Event()
+
+        async def finish(kernel_id: str, used: object) -> None:
+            if kernel_id == "new" and "old" in begun:
+                looked.set()
+
+        manager = Mock(replacements=Mock(finish=finish), begin=begin)
+        recovery = Recovery(manager, Mock(), Mock(), records, finder, Fast(), LOG, frozenset)
+        await recovery.run("")
+        assert begun == ["new"]
+        await asyncio.wait_for(looked.wait(), 60)
+        await recovery.stop()
+
+    play(act)
+
+
 def no_spec(name: str) -> None:
     raise NoSuchKernel(name)
 

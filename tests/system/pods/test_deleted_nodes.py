@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
 from api_double.store import RESOURCES
 
 from tests.system.conftest import Kernel, wait_until
@@ -15,26 +19,35 @@ def crash_of(kernel: Kernel) -> str:
     return str(((kernel.on_node() or {}).get("last_crash") or {}).get("message"))
 
 
-def lose(ring: Ring, name: str) -> None:
-    """Lose a node's machine, and delete the node as an autoscaler does."""
+@contextmanager
+def lost(ring: Ring, name: str, *, is_half_open: bool) -> Iterator[None]:
+    """Lose a node's machine, and delete the node as an autoscaler does.
+
+    The connections of a machine that loses its power stay open: no packet says that they ended.
+    """
     node = ring.nodes.pop(name)
     node.node.cut()
     node.agent.kill()
     node.agent.wait(30)
     ring.double.store.delete(NODES, "", name, {})
-    node.node.close()
-    node.cable.close()
+    with ExitStack() as stack:
+        stack.callback(node.cable.close)
+        stack.callback(node.node.close)
+        if not is_half_open:
+            stack.close()
+        yield
 
 
-def test_a_kernel_of_a_deleted_node_says_so_and_starts_on_another_one() -> None:
-    with a_ring() as ring:
+@pytest.mark.parametrize("is_half_open", [False, True], ids=["connections end", "connections stay open"])
+def test_a_kernel_of_a_deleted_node_says_so_and_starts_on_another_one(is_half_open: bool) -> None:
+    with a_ring() as ring, ExitStack() as stack:
         kernel, other = ring.server.start("box.gpu-0.25"), ring.server.start("box.gpu-1")
         for one in (kernel, other):
             assert one.run("here = 42").status == "ok", ring.logs()
         gone, stays = ring.node_of(kernel), ring.node_of(other)
         assert gone != stays
         other.end()
-        lose(ring, gone)
+        stack.enter_context(lost(ring, gone, is_half_open=is_half_open))
         wait_until(lambda: "its node is gone (PodGC: node no longer exists)" in crash_of(kernel))
         wait_until(lambda: ring.node_of(kernel) == stays)
         kernel.reconnect()
