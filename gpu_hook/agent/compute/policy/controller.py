@@ -81,7 +81,7 @@ class MeasuredController:
         self._observe(look, attributed, production, others)
         allowances = {**self._fair(production, attributed, now), **self._fair(others, attributed, now)}
         self._see_windows(now, production, others)
-        self._next = _longest_unserved(others, now)
+        self._next = self._next_beside(production, others, kernels, now)
         self._contenders = sum(k.wants(now) for k in kernels.values())
         orders: dict[int, Order] = {}
         for kernel in kernels.values():
@@ -268,7 +268,7 @@ class MeasuredController:
         if now - process.served_at >= beside_interval(self.policy, unit, step):
             return used + 1
         tokens, own_tokens = self._protection.tokens, self._protection.tokens * space.part
-        if unit <= self.policy.noticed_delay * step and tokens >= unit:
+        if self._is_unnoticed(unit) and tokens >= unit:
             if own_tokens >= unit:
                 return used + int(own_tokens) - unit + 1
             return used + 1 if process is self._next else 0
@@ -276,6 +276,24 @@ class MeasuredController:
         if delay <= self.policy.slowdown_target * step and own_tokens >= delay:
             return used + 1
         return 0
+
+    def _next_beside(
+        self, production: list[Kernel], others: list[Kernel], kernels: dict[str, Kernel], now: int
+    ) -> ProcessHistory | None:
+        """Return the process whose turn is next beside production: the longest unserved with a batch short enough.
+
+        A process whose batch production would notice waits for its `beside_interval`, and keeps no turn from others.
+        """
+        if not (production and others):
+            return None
+        rooms = self._planned(production, kernels, now).rooms
+        wanting = [p for k in others for p in k.processes if p.wants(now)]
+        short = [p for p in wanting if self._is_unnoticed(max(rooms[p.look.key].batch, p.longest))]
+        return min(short, key=lambda p: (p.served_at, p.look.key), default=None)
+
+    def _is_unnoticed(self, unit: int) -> bool:
+        """Return whether production notices no batch of this length."""
+        return unit <= self.policy.noticed_delay * self._pauses.step
 
     def _unholdable(self, production: list[Kernel], others: list[Kernel], now: int) -> tuple[str, ...]:
         if not production or not self._working(now):
@@ -311,12 +329,6 @@ class MeasuredController:
             bound,
             reason(situation, bool(production)),
         )
-
-
-def _longest_unserved(kernels: list[Kernel], now: int) -> ProcessHistory | None:
-    """Return the process that wants the device and has had no time of it for longest; None if none wants it."""
-    wanting = (p for k in kernels for p in k.processes if p.wants(now))
-    return min(wanting, key=lambda p: (p.served_at, p.look.key), default=None)
 
 
 def _microseconds(nanoseconds: int) -> int:

@@ -169,6 +169,29 @@ def test_neighbors_together_get_the_delay_that_is_permitted_once(others: int) ->
     assert all(sum(given) <= 2 * controller.permitted[now] for now, given in controller.given.items())
 
 
+class TurnsController(MeasuredController):
+    """Notes whether the process that has the turn has a batch short enough for one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.can_use: list[bool] = []
+
+    def _beside(self, process: ProcessHistory, space: Room, now: int) -> int:
+        if process is self._next and self._working(now):
+            unit = max(space.batch, process.longest)
+            self.can_use.append(unit <= self.policy.noticed_delay * self._pauses.step)
+        return super()._beside(process, space, now)
+
+
+def test_a_process_whose_batch_is_too_long_for_a_turn_keeps_none_from_others() -> None:
+    controller = TurnsController()
+    busy = Workload("busy", (launches(400, 200_000), SYNC_OP, STEP_OP))
+    processes = [Process(busy, True), Process(LONG, False), *(Process(HOG, False) for _ in range(4))]
+    Plant(processes, controller, 6 * SECOND).run()
+    assert controller.can_use, "one has its turn"
+    assert all(controller.can_use)
+
+
 def test_a_hog_gives_way_within_the_first_second() -> None:
     outcome = run(Process(PAUSING, True, begins=2 * SECOND), Process(HOG, False))
     late = outcome.steps_between(0, 3 * SECOND, 6 * SECOND)
