@@ -6,6 +6,7 @@ neighbour.
 
 Source of the weighted figures: Tabrizian's thesis. The default is a rule of thumb of measured pairs: where the two
 use less than the device together, the slower one keeps 0.944 of its speed (one in twenty below 0.836), else 0.807.
+A kernel that uses nothing slows none.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ STEPS = 10
 # it. The 0.2 above 100 % use is an assumption.
 _WITHIN, _WITHIN_BELOW = 0.944, 0.108
 _BEYOND, _BEYOND_BELOW = 0.807, 0.2
+# The highest floor: above it no pair at work would share a device, and so none be measured for a model.
+MOST_FLOOR = _WITHIN
 # Pairs seen from which a model is fitted; with fewer the rule of thumb stands.
 LEAST_PAIRS = 12
 _TERMS = 6
@@ -99,6 +102,8 @@ class Interference:
     def of(self, one: Profile, other: Profile) -> Speed:
         """Return the predicted speed; the same for both orders."""
         if self._weights is None:
+            if not (one.in_steps().load and other.in_steps().load):
+                return Speed(1.0, 1.0, 1.0)
             used = max(one.occupancy + other.occupancy, one.bandwidth + other.bandwidth)
             mean, below = (_WITHIN, _WITHIN_BELOW) if used <= 1.0 else (_BEYOND, _BEYOND_BELOW)
             return Speed(mean, mean - below, min(1.0, mean + below))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from types import MappingProxyType
 
+from jupyter_aliquot.gateway.planning.colocation import MOST_FLOOR
 from jupyter_aliquot.gateway.planning.hierarchy import faults
 from jupyter_aliquot.gateway.planning.node_choice import NodeOrder
 from jupyter_aliquot.provisioner.errors import RequestError
@@ -15,6 +16,7 @@ from .yaml_nodes import Problem, Problems, Value, read_yaml
 
 _FILE = ("organization", "queue", "defaults", "teams", "budgets")
 _QUEUE = ("order", "backfill", "placement", "usageHalfLife", "localityWait", "neighborFloor")
+_WHY_MOST_FLOOR = "above that no two measured kernels at work would share a GPU"
 _POLICY = ("overQuotaWeight", "reclaimMinRuntime", "mayBeEnded", "borrowingPriority", "overcommit", "queueOrder")
 _MEMBERS = ("parent", "users", "groups", "formerNames")
 TEAM_KEYS = (*_MEMBERS, "nominalQuota", "borrowingLimit", "lendingLimit", *_POLICY)
@@ -57,7 +59,7 @@ def _read(document: Value) -> Quotas:
     half_life = queue["usageHalfLife"].seconds() if "usageHalfLife" in queue else None
     default = _policy(Team(""), top["defaults"].fields(_POLICY)) if "defaults" in top else Team("")
     locality = queue["localityWait"].seconds() if "localityWait" in queue else None
-    floor = queue["neighborFloor"].part() if "neighborFloor" in queue else None
+    floor = queue["neighborFloor"].part(MOST_FLOOR, _WHY_MOST_FLOOR) if "neighborFloor" in queue else None
     teams = {}
     for name, line, value in top["teams"].entries() if "teams" in top else ():
         teams[name] = _team(default, name, line, value)

@@ -103,11 +103,12 @@ class Value:
         self.refuse("a number above 0, such as 2 or 0.5")
         return None
 
-    def part(self) -> float | None:
+    def part(self, most: float, why: str) -> float | None:
+        """Return a number from 0 to *most*, which is the most for the reason *why*."""
         found = float(self._number() or "nan")
-        if 0 <= found <= 1:
+        if 0 <= found <= most:
             return found
-        self.refuse("a number from 0 to 1, such as 0.9; 0 is off")
+        self.refuse(f"a number from 0 to {most:g}, such as 0.9 ({why}); 0 is off")
         return None
 
     def number_from_one(self) -> float | None:

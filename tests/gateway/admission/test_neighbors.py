@@ -148,8 +148,22 @@ def test_an_evicted_kernel_is_no_neighbor() -> None:
 
 @pytest.mark.parametrize("value", ["-0.1", "1.5", "much"])
 def test_a_floor_that_is_no_part_is_refused_with_its_line(value: str) -> None:
-    with pytest.raises(QuotaFileError, match=r"aliquot\.yaml:1: queue\.neighborFloor .*from 0 to 1"):
+    with pytest.raises(QuotaFileError, match=r"aliquot\.yaml:1: queue\.neighborFloor .*from 0 to 0\.944"):
         read_quotas(f"queue: {{neighborFloor: {value}}}\nteams: {{}}\n", "aliquot.yaml")
+
+
+@pytest.mark.parametrize("value", ["0.945", "1"])
+def test_a_floor_above_what_is_predicted_of_any_pair_is_refused(value: str) -> None:
+    wanted = rf"neighborFloor is '{value}'\. Use a number from 0 to 0\.944, such as 0\.9 \(above .*\); 0 is off"
+    with pytest.raises(QuotaFileError, match=wanted):
+        read_quotas(f"queue: {{neighborFloor: {value}}}\nteams: {{}}\n", "aliquot.yaml")
+
+
+def test_at_the_highest_floor_light_kernels_still_share() -> None:
+    """Otherwise no pair would be measured, and no model be fitted."""
+    quotas = read_quotas(FLOOR.replace("0.9", "0.944"), "aliquot.yaml")
+    ledger = replace(a_cluster([(0, 0, 60, LIGHT, NORMAL)], devices=1, newcomer=LIGHT), quotas=quotas)
+    assert places(plan(ledger, [asks()], 0.0)) == ["0-0"]
 
 
 _profiles = st.none() | st.builds(Profile, *[st.sampled_from((0.0, 0.3, 0.6, 1.0))] * 2)

@@ -83,3 +83,8 @@ def test_a_kernel_that_was_never_measured_counts_with_its_share_beside_those_tha
 def test_a_part_of_more_than_the_device_is_refused() -> None:
     with pytest.raises(ValueError, match=r"bandwidth is 1\.5"):
         Profile(1.5, 0.0)
+
+
+def test_a_kernel_that_uses_nothing_slows_none() -> None:
+    idle = Profile(0.04, 0.0)  # 0 in steps
+    assert Interference().of(idle, HEAVY).mean == Interference().of(HEAVY, idle).mean == 1.0
