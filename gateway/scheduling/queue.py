@@ -20,7 +20,7 @@ from jupyter_aliquot.provisioner.resources import Grant, Request
 from .ledger import Holding, KernelRef
 from .planner import Pending
 from .resize import held_of
-from .wait_reason import WaitReason, not_planned
+from .wait_reason import WaitCode, WaitReason, not_planned
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class QueueEntry:
-    """One waiting request for users, at ``position`` of ``length``.
+    """One waiting request for users, at ``position`` of ``length``. One that no cycle has planned yet counts last.
 
     Times in seconds since the epoch.
 
@@ -133,6 +133,7 @@ class RequestQueue:
         self._order: dict[str, int] = {}
         # Kernel id to its position, counted at the first use: a status report asks for each kernel.
         self._places: dict[str, int] | None = None
+        self._planned = 0  # how many of them a cycle has planned
         self.outcomes: Counter[str] = Counter(submitted=0, granted=0, refused=0, withdrawn=0, resized=0)
 
     def __len__(self) -> int:
@@ -211,6 +212,7 @@ class RequestQueue:
 
     def entries(self) -> tuple[QueueEntry, ...]:
         """Return the queue in the planner's order, frozen."""
+        self._places = None  # since they were counted, an agent may have refused a request that was to start
         return tuple(self._entry(self._waiting[kernel_id], place) for kernel_id, place in self._ranked().items())
 
     def entry(self, kernel_id: str) -> QueueEntry | None:
@@ -223,8 +225,10 @@ class RequestQueue:
     def _ranked(self) -> dict[str, int]:
         if self._places is None:
             last = len(self._order)
-            ids = sorted(self._waiting, key=lambda kernel_id: self._order.get(kernel_id, last))
+            unplanned = {one for one, waiting in self._waiting.items() if waiting.why.code is WaitCode.NOT_PLANNED}
+            ids = sorted(self._waiting, key=lambda one: (one in unplanned, self._order.get(one, last)))
             self._places = {each: place for place, each in enumerate(ids, 1)}
+            self._planned = len(ids) - len(unplanned)
         return self._places
 
     def _leave(self, waiting: Waiting, outcome: str) -> None:
@@ -242,7 +246,7 @@ class RequestQueue:
             request=waiting.pending.request,
             label=waiting.requester.label,
             position=position,
-            length=len(self._waiting),
+            length=max(position, self._planned),
             why=waiting.why,
             since=waiting.shown_since,
             is_growth=waiting.is_growth,
