@@ -115,6 +115,11 @@ class Holding:
                 "Evicted: the cluster took back this kernel's GPU. Its memory is kept on the host, and its cells go on "
                 "when the server holds the same GPU again; it cannot move to another one"
             )
+        if self.is_evicted and self.leaves_for in ("", EARLIER):  # an earlier gateway knew why
+            return (
+                "Evicted: the GPU of this kernel was taken back. Its memory is kept on the host, and its cells go on "
+                "when it has its GPU again"
+            )
         if self.is_evicted:
             return (
                 "Evicted: another request took back the GPU that this kernel had on loan. Its memory is kept on the "

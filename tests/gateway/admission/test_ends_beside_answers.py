@@ -152,3 +152,14 @@ def test_grants_are_renewed_together_and_the_newest_first() -> None:
     asyncio.run(asyncio.wait_for(renewal.renew(agent, list(ledger.snapshot().holdings.values())), 60))
     assert agent.asked == ["k7", "k6", "k4", "k3", "k1", "k0"], "no kernel may have joined the newest yet"
     assert all(held.is_confirmed for name, held in ledger.snapshot().holdings.items() if name != "k5")
+
+
+def test_a_kernel_whose_eviction_another_gateway_planned_is_told_no_reason_that_may_be_wrong() -> None:
+    told = a_holding().told_by(replace(NODE, evicted=frozenset({"k1"})))
+    assert told.is_evicted
+    assert (told.doubt or "").startswith("Evicted: the GPU of this kernel was taken back.")
+    assert "another request" not in (told.doubt or "")
+    leaving = a_holding().told_by(replace(NODE, leaving={"k1": "busy"}))
+    assert leaving.told_by(replace(NODE, evicted=frozenset({"k1"}))).doubt == told.doubt
+    known = replace(a_holding(), is_evicted=True, leaves_for="k2")
+    assert "another request" in (known.doubt or "")
