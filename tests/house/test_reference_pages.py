@@ -95,3 +95,8 @@ def test_the_page_of_figures_has_each_bound_of_the_last_run_of_each_benchmark() 
         assert section.count("\n| ") == len(rows) + 1, "one row a bound, and the head"
         later = {page.name for page in path.parent.glob(f"????-??-??-{name}.md") if page.name[:10] > path.name[:10]}
         assert {page for page in later if f"[{page}]({page})" not in section} == set()
+
+
+def test_a_class_that_only_shares_an_errors_name_is_not_in_the_index() -> None:
+    assert "A node that has no room" not in error_page()
+    assert error_classes()["Refused"].summary.startswith("A refused request")

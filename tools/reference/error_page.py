@@ -44,13 +44,17 @@ class ErrorClass:
 def error_classes() -> dict[str, ErrorClass]:
     """Return every exception class of the packages, with the messages that the code makes it with."""
     trees = [ast.parse(path.read_text()) for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py"))]
-    classes: dict[str, ErrorClass] = {}
-    for one in (one for tree in trees for one in _classes(tree)):
-        same = classes.setdefault(one.name, one)
-        if same is not one:  # two folders use one name
-            same.bases += one.bases
-            same.summary = f"{same.summary} {one.summary}"
-    found = {name: one for name, one in classes.items() if _is_error(name, classes)}
+    classes = [one for tree in trees for one in _classes(tree)]
+    bases: dict[str, tuple[str, ...]] = {}
+    for one in classes:
+        bases[one.name] = bases.get(one.name, ()) + one.bases
+    found: dict[str, ErrorClass] = {}
+    for one in classes:
+        if any(_is_error(base, bases) for base in one.bases):  # another class of the name may be no error
+            same = found.setdefault(one.name, one)
+            if same is not one:  # two folders use one name
+                same.bases += one.bases
+                same.summary = f"{same.summary} {one.summary}"
     for tree in trees:
         for name, message in _messages(tree, set(found)):
             found[name].messages.add(message)
@@ -91,10 +95,10 @@ def _classes(tree: ast.Module) -> Iterator[ErrorClass]:
             yield ErrorClass(node.name, bases, cell(summary))
 
 
-def _is_error(name: str, classes: dict[str, ErrorClass]) -> bool:
-    if name not in classes:
+def _is_error(name: str, bases: dict[str, tuple[str, ...]]) -> bool:
+    if name not in bases:
         return name in ("Exception", "HTTPError") or (name.endswith("Error") and name not in ("Error",))
-    return any(_is_error(base, classes) for base in classes[name].bases if base != name)
+    return any(_is_error(base, bases) for base in bases[name] if base != name)
 
 
 def _status(name: str, found: dict[str, ErrorClass], statuses: dict[str, int]) -> int | None:
