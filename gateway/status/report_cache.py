@@ -113,10 +113,10 @@ class ReportMemo:
             self._known = {kernel.kernel_id: kernel for one in told for kernel in one.kernels} | dict(own)
         return self._known
 
-    def owned(self, status: NodeStatus | None, owner: str) -> Collection[KernelStatus]:
-        """Return the agent's kernels of this owner."""
+    def owned(self, status: NodeStatus | None, owner: str) -> tuple[KernelStatus, ...]:
+        """Return the agent's kernels of this owner, as they are now."""
         self.kernels(status)
-        return self._owned.get(owner, {}).values()
+        return tuple(self._owned.get(owner, {}).values())
 
     def devices(self, status: NodeStatus) -> DeviceSums:
         """Return the sums over the kernels of each device."""

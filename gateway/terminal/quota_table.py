@@ -35,7 +35,7 @@ def quota_table(report: Report) -> RenderableType:
         "overcommit",
     )
     past = ("past use",) if report["usage_half_life_seconds"] else ()
-    order = ("order",) if any(team["queue_order"] for team in report["teams"]) else ()
+    order = ("order",) if any(team.get("queue_order") for team in report["teams"]) else ()
     table = plain_table(*columns, *past, *order, drop_first=("weight", "overcommit", *order, *past, "evicted", "model"))
     for team in report["teams"]:
         name = f"{printable(team['name'])}{' (yours)' if team['is_yours'] else ''}"
@@ -51,7 +51,7 @@ def quota_table(report: Report) -> RenderableType:
                 f"{team['over_quota_weight']:g}" if first else "",
                 f"{team['overcommit']:g}" if first and team["overcommit"] else "",
                 *(f"{team['past_use']:.1%}" if first else "" for _ in past),
-                *(team["queue_order"] or report["order"] if first else "" for _ in order),
+                *(team.get("queue_order") or report["order"] if first else "" for _ in order),
             )
     return Group(*_notes(report), table)
 

@@ -70,3 +70,14 @@ def test_orders_of_requests_are_shown_where_a_team_has_its_own(own: str | None, 
     head, *rows = captured.get().splitlines()
     assert ("order" in head) == bool(want)
     assert [row.split()[-1] for row in rows if row.strip()[:1] in "ab"] == (want or ["1", "1"])
+
+
+def test_a_gateway_that_tells_no_order_of_teams_is_shown_without_one() -> None:
+    """A running gateway may be older than the command."""
+    gpus = {"model": None, **{f"{word}_gpus": 1.0 for word in ("nominal", "held", "borrowed", "available")}}
+    team = {"name": "a", "is_yours": False, "queued": 0, "evicted": 0, "over_quota_weight": 1.0, "gpus": [gpus]}
+    report = {"problem": None, "warnings": [], "order": "las", "usage_half_life_seconds": None}
+    console = Console(width=200, force_terminal=False)
+    with console.capture() as captured:
+        console.print(quota_table({**report, "teams": [{**team, "overcommit": None}]}))
+    assert "order" not in captured.get()

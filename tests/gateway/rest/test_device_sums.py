@@ -69,6 +69,15 @@ def test_sums_that_follow_a_node_are_those_of_its_last_status() -> None:
     assert not memo.devices(reader.read({**NODE, "kernels": []}))._owners
 
 
+def test_a_users_kernels_can_be_read_while_a_status_arrives() -> None:
+    reader, memo = StatusReader(), ReportMemo()
+    one, two = (a_kernel(name, "alice", used=1, swapped=0) for name in ("k1", "k2"))
+    seen = memo.owned(reader.read({**NODE, "kernels": [one]}), "alice")
+    read = iter(seen)
+    memo.owned(reader.read({**NODE, "kernels": [one, two]}), "alice")
+    assert [kernel.kernel_id for kernel in read] == ["k1"]
+
+
 def known(residency: dict[str, Any] | None = None, activity: KernelActivity | None = None) -> KernelStatus:
     report = kernel("k", "alice", residency=residency)
     if activity is not None:
