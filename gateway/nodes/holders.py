@@ -12,7 +12,7 @@ import logging
 import math
 import random
 import uuid
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from http import HTTPStatus
 
@@ -161,21 +161,24 @@ class HolderKeeper:
         stuck: Callable[[Mapping[str, str]], None],
     ) -> None:
         """Have the GPUs emptied whose holders are to end."""
-        held, pods = self._held(), tuple(watch.objects.values())
-        ends = self._ends.look(pods)
+        held, pods, snapshot = self._held(), tuple(watch.objects.values()), seen()
+        ends = self._ends.look(pods, is_current=watch.is_current)
         if not self._lead.is_current():
             return
+        now = self._clock.now()
+        going = [GoingGpu(uuid, node, now) for uuid, node in taken_devices(self._devices(), snapshot).items()]
         leaving = [pod for pod in pods if pod["metadata"]["uid"] in ends and pod["metadata"]["name"] in held]
-        await self._vacating.look(
+        going += [
             GoingGpu(
                 held[pod["metadata"]["name"]].uuid,
                 str(pod["spec"].get("nodeName") or ""),
                 ends[pod["metadata"]["uid"]],
             )
             for pod in leaving
-        )
+        ]
+        await self._vacating.look(going)
         keeps_pods = not self._settings.pool.device_class
-        stuck(self._vacating.stuck(seen().holdings, keeps_pods=keeps_pods))
+        stuck(self._vacating.stuck(snapshot.holdings, keeps_pods=keeps_pods))
 
     def _held(self) -> dict[str, DeviceStatus]:
         """Return the devices by the names of the holders that hold them."""
@@ -202,11 +205,12 @@ class HolderKeeper:
         waiting = waiting_gpus(snapshot, now, pool.most)
         state = PoolState(pool, holders, waiting, now, self._spare_since, watch.is_current)
         self._spare_since = {one.uid: self._spare_since.get(one.uid, now) for one in spare_holders(state)}
-        leaving = {one.name for one in holders if one.phase is HolderPhase.LEAVING}
+        leaving = {one.name for one in holders if one.phase in (HolderPhase.LEAVING, HolderPhase.OVER)}
         # One that is gone had its GPU until a moment ago; its agent has not been told by the kubelet yet.
         self._seen = (self._seen | set(pods)) & {*held, *pods}
         leaving |= self._seen - set(pods)
         uuids = frozenset(device.uuid for name, device in held.items() if name in leaving)
+        uuids |= taken_devices(self._devices(), snapshot).keys()
         if uuids != self.leaving_devices:
             self._log.info("holders=leaving devices=%s", sorted(uuids))
             self.leaving_devices = uuids
@@ -350,6 +354,17 @@ class _Untold:
 def used_devices(snapshot: AdmissionSnapshot) -> frozenset[str]:
     """Return the devices that kernels have, resident or swapped out."""
     return frozenset(quota.uuid for held in snapshot.holdings for quota in held.grant.quotas)
+
+
+def taken_devices(devices: Iterable[DeviceStatus], snapshot: AdmissionSnapshot) -> dict[str, str]:
+    """Return the devices, each with its node, that kernels have though their holders are gone.
+
+    A holder that is killed has no grace period: the cluster may have given its GPU to another pod.
+    """
+    taken = {one.uuid for one in devices if one.lost and not one.holder}
+    return {
+        quota.uuid: held.grant.node for held in snapshot.holdings for quota in held.grant.quotas if quota.uuid in taken
+    }
 
 
 def waiting_gpus(snapshot: AdmissionSnapshot, now: float, most: int) -> int:

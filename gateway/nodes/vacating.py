@@ -45,23 +45,27 @@ class HolderEnds:
     """The ends of the grace periods of holders that go, on the monotonic clock.
 
     The server's clock may be another one than this machine's: it counts for those holders alone that
-    had been told to end before this gateway saw them.
+    had been told to end before this gateway saw them. Others went after the last look whose answer was current.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._staying: set[str] = set()  # holders, by uid
         self._ends: dict[str, tuple[str, float]] = {}  # when the server ends them, and when that is here
+        self._current_at = clock.now()
 
-    def look(self, pods: Iterable[Object]) -> Mapping[str, float]:
-        """Return the end of each of these holders that goes, by its uid."""
+    def look(self, pods: Iterable[Object], *, is_current: bool = True) -> Mapping[str, float]:
+        """Return the end of each of these holders that goes, by its uid. Without *is_current* they may be old."""
+        now = self._clock.now()
         found = {str(one["metadata"]["uid"]): one["metadata"] for one in pods}
         for uid, told in found.items():
             date = str(told.get("deletionTimestamp") or "")
             if date and self._ends.get(uid, ("", 0.0))[0] != date:
                 grace = float(told.get("deletionGracePeriodSeconds") or 0)
-                left = grace if uid in self._staying else self._left(date, grace)
-                self._ends[uid] = date, self._clock.now() + left
+                left = grace - (now - self._current_at) if uid in self._staying else self._left(date, grace)
+                self._ends[uid] = date, now + max(0.0, left)
+        if is_current:
+            self._current_at = now
         self._staying = (self._staying & found.keys()) | {uid for uid in found if uid not in self._ends}
         self._ends = {uid: told for uid, told in self._ends.items() if uid in found}
         return {uid: ends_at for uid, (_, ends_at) in self._ends.items()}

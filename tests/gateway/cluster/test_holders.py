@@ -22,7 +22,7 @@ from jupyter_aliquot.gateway.containers.holders import HolderPods
 from jupyter_aliquot.gateway.nodes.holders import HolderKeeper, waiting_gpus
 from jupyter_aliquot.gateway.nodes.vacating import LAST_SECONDS, Vacating
 from jupyter_aliquot.gateway.scheduling.cordons import Cordon
-from jupyter_aliquot.gateway.scheduling.ledger import Device, LedgerSnapshot, Node
+from jupyter_aliquot.gateway.scheduling.ledger import Device, Holding, KernelRef, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.planner import Pending
 from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
@@ -31,7 +31,7 @@ from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus
 from jupyter_aliquot.provisioner.kubernetes.client import OPENED, ClusterAwayError, ClusterClient, Collection, Object
 from jupyter_aliquot.provisioner.kubernetes.permissions import PERMISSIONS
 from jupyter_aliquot.provisioner.kubernetes.settings import Cluster
-from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Request
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
 
 PODS = RESOURCES["pods"]
 EARLY = -1e9
@@ -212,6 +212,30 @@ def test_a_holder_that_the_cluster_ends_stays_while_a_context_is_on_its_gpu(a_do
         scene.left = {}
         await until(lambda: not scene.pods())
         await until(lambda: not scene.stuck)
+
+    scene.run(act)
+
+
+def test_kernels_leave_a_gpu_whose_holder_was_killed(a_double: ApiDouble) -> None:
+    scene = Scene(a_double)
+
+    async def act(until: Any) -> None:
+        scene.waiting = queue(100)
+        await until(scene.pods)
+        name = scene.hold(kernels=1)
+        lost, told = f"GPU-{name}", Quota(f"GPU-{name}", 0, GpuShare(100), Bytes(1 << 30))
+        grant = Grant("k1", "ada", Request(GpuShare(100)), "gpu-1", (told,), "/k", ())
+        ledger = LedgerSnapshot(holdings={"k1": Holding(grant, KernelRef("k1", "ada"), EARLY)})
+        scene.waiting, scene.left = replace(queue(), ledger=ledger), {lost: {"k1": ""}}
+        a_double.store.replace(PODS, "default", name, {"status": {"phase": "Failed"}}, "status")
+        # The agent has told already that no holder has it.
+        scene.devices = (replace(device(name, 1), holder="", lost=True),)
+        await until(lambda: scene.keeper.leaving_devices == {lost})
+        await until(lambda: scene.stuck == {"k1": "it did not leave the GPU in time"})
+        scene.left = {}
+        await until(lambda: not scene.stuck)
+        scene.devices = (device("another", 1),)
+        await until(lambda: not scene.keeper.leaving_devices)
 
     scene.run(act)
 

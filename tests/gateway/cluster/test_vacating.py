@@ -90,13 +90,24 @@ def test_a_holder_that_went_before_the_gateway_started_keeps_the_rest_of_its_gra
     }
     # The server's clock, which is behind by far, does not count for one that this gateway saw before.
     told = [holder("a", clock.wall() - 3600, 120)]
-    clock.seconds += 10
     assert ends.look(told) == {"a": clock.now() + 120}
     clock.seconds += 10
     assert ends.look(told) == {"a": clock.now() + 110}
     assert ends.look([holder("a", clock.wall() - 3700, 20)]) == {"a": clock.now() + 20}
     assert ends.look([]) == {}
     assert ends.look([holder("a", clock.wall() + 9999, 120)]) == {"a": clock.now() + 120}
+
+
+def test_a_holder_that_went_while_the_watch_was_away_has_what_is_left_since_the_last_look() -> None:
+    clock = HandClock()
+    ends = HolderEnds(clock)
+    assert ends.look([holder("a"), holder("b")]) == {}
+    began = clock.now()
+    for _ in range(2):
+        clock.seconds += 50
+        assert ends.look([holder("a"), holder("b")], is_current=False) == {}
+    told = [holder("a", clock.wall() - 3600, 120), holder("b", clock.wall() - 3600, 60)]
+    assert ends.look(told) == {"a": began + 120, "b": clock.now()}
 
 
 def test_a_kernel_whose_pod_has_the_claim_keeps_its_gpu_for_the_grace_period() -> None:

@@ -76,6 +76,27 @@ def test_kernels_leave_a_gpu_that_is_taken_with_their_contexts_and_come_back_wit
         kernel.end()
 
 
+def test_kernels_leave_a_gpu_whose_holder_is_killed() -> None:
+    """Kill it as an eviction by the node does, and the OOM killer: without a grace period."""
+    with a_ring(HOLDERS, HELD) as ring:
+        kernel = ring.server.start("box.gpu-0.5")
+        assert kernel.run(GPU + FILL.format(seed=3, mebibytes=64)).status == "ok", ring.logs()
+        node = ring.nodes[ring.node_of(kernel)]
+        node.offer()
+        name = holder_on(ring, node.name)
+        run = node.node.run_of(name)
+        run.kill(run.pod["spec"]["containers"][0]["name"])
+        wait_until(lambda: not is_there(ring, name))
+        wait_until(lambda: on_agent(ring, kernel, node.name)["residency"]["state"] == "checkpointed")
+        assert kernel.run("print(6 * 7)").text == "42\n", "cells that use no GPU run on"
+        wait_for_gpu(kernel)
+        wait_until(lambda: "the cluster took back this kernel's GPU" in kernel.on_node()["reason"])
+
+        node.offer(*node.gpus())
+        assert kernel.run(CHECK).text.splitlines()[-1].split()[1] == "True", ring.logs()
+        kernel.end()
+
+
 def test_a_kernel_waits_for_its_own_gpu_while_another_one_of_its_node_is_free() -> None:
     four = HOLDERS.replace("= 2", "= 4")
     with a_ring(four, HELD, "--softgpu-devices", "2") as ring:
