@@ -49,6 +49,7 @@ class KubeletNode:
         self._owners = SlotOwners(self._pods, settings.resource)
         self._slots = Slots(slots_dir, settings.slots, self._owners, agent.find)
         self._held: Mapping[str, str] | None = None  # holders by UUID; None: the kubelet has told nothing yet
+        self._is_untold = False  # other GPUs are held than the agent has taken
         self._plugin = DevicePlugin(settings, self._slots.names, agent.is_healthy, self._allocate)
         self._problem = ""
 
@@ -67,8 +68,11 @@ class KubeletNode:
         plugin = asyncio.create_task(self._plugin.run(), name="aliquot-device-plugin")
         try:
             while True:
-                if await self.look():
-                    self._agent.told(frozenset(self._owners.pods.values()))
+                try:
+                    if await self.look():
+                        self._agent.told(frozenset(self._owners.pods.values()))
+                except Exception:
+                    log.exception("event=kubelet_look_failed")
                 await asyncio.sleep(_LOOK_SECONDS)
         finally:
             plugin.cancel()
@@ -97,7 +101,10 @@ class KubeletNode:
         before, self._held = self._held, found
         if before != found:
             log.info("event=gpus_held holders=%s", found)
+            self._is_untold = True
+        if self._is_untold:
             self._agent.held()
+            self._is_untold = False
         return True
 
     def holder_of(self, uuid: str) -> str:
