@@ -31,8 +31,13 @@ def kill_gateway(ring: Ring, kernel: Kernel) -> None:
 
 
 def kill_relay(ring: Ring, kernel: Kernel) -> None:
-    (relay,) = [one for one in read_relay_records(ring.runtime) if one.kernel_id == kernel.id]
-    os.kill(relay.pid, signal.SIGKILL)
+    def pids() -> list[int]:
+        return [one.pid for one in read_relay_records(ring.runtime) if one.kernel_id == kernel.id]
+
+    (pid,) = pids()
+    os.kill(pid, signal.SIGKILL)
+    # A request that is on its way just then is lost.
+    wait_until(lambda: pids() not in ([], [pid]))
 
 
 def kill_relay_host(ring: Ring, kernel: Kernel) -> None:

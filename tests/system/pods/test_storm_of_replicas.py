@@ -91,8 +91,11 @@ class Replicas:
 class User:
     """Starts kernels, runs cells in each, and ends it, one after the other."""
 
-    def __init__(self, ring: Ring, replicas: Replicas, toll: Toll, is_over: threading.Event) -> None:
-        self._ring, self._replicas, self._toll, self._is_over = ring, replicas, toll, is_over
+    def __init__(
+        self, ring: Ring, replicas: Replicas, toll: Toll, is_over: threading.Event, is_lost: threading.Event
+    ) -> None:
+        self._ring, self._replicas, self._toll = ring, replicas, toll
+        self._is_over, self._is_lost = is_over, is_lost
 
     def work(self) -> None:
         while not self._is_over.is_set():
@@ -112,11 +115,11 @@ class User:
             except AWAY as error:
                 # It may be there, unless no replica took the request.
                 self._toll.unanswered_starts += not isinstance(getattr(error, "reason", None), ConnectionRefusedError)
-                time.sleep(0.2)
+                self._pause(0.2)
             except HttpRefusal as refusal:
                 if refusal.status != 503:
                     raise
-                time.sleep(0.2)
+                self._pause(0.2)
 
     def _cell(self, kernel_id: str, number: int) -> bool:
         """Run a cell once; return whether it ran."""
@@ -155,18 +158,22 @@ class User:
             finally:
                 with contextlib.suppress(*AWAY):
                     kernel.reconnect()
-            time.sleep(0.1)
+            self._pause(0.1)
+
+    def _pause(self, seconds: float) -> None:
+        """Wait before the next try. Raises AssertionError if no replica may answer one."""
+        assert not self._is_lost.wait(seconds), "the replicas failed"
 
     def _end(self, kernel_id: str) -> None:
         while True:
             try:
                 self._ring.server.call("DELETE", f"/api/kernels/{kernel_id}")
             except AWAY:
-                time.sleep(0.2)
+                self._pause(0.2)
             except HttpRefusal as refusal:
                 if refusal.status == 404:
                     return
-                time.sleep(0.2)
+                self._pause(0.2)
             else:
                 return
 
@@ -200,13 +207,18 @@ def replicas() -> Iterator[tuple[Ring, Replicas]]:
 @pytest.mark.timeout(300 + 60 * KILLS)
 def test_no_kernel_and_no_grant_is_lost_or_left(replicas: tuple[Ring, Replicas]) -> None:
     ring, both = replicas
-    toll, is_over = Toll(), threading.Event()
+    toll, is_over, is_lost = Toll(), threading.Event(), threading.Event()
     with ThreadPoolExecutor(USERS) as threads:
-        users = [threads.submit(User(ring, both, toll, is_over).work) for _ in range(USERS)]
-        for number in range(KILLS):
-            time.sleep(1.0 + number % 4)  # at other moments of their work
-            toll.failovers.append(both.kill_leader())
-        is_over.set()
+        users = [threads.submit(User(ring, both, toll, is_over, is_lost).work) for _ in range(USERS)]
+        try:
+            for number in range(KILLS):
+                time.sleep(1.0 + number % 4)  # at other moments of their work
+                toll.failovers.append(both.kill_leader())
+        except BaseException:
+            is_lost.set()  # else the executor waits for the users
+            raise
+        finally:
+            is_over.set()
         for user in users:
             user.result()
     seconds = [round(one, 1) for one in sorted(toll.failovers)]
