@@ -29,6 +29,7 @@ _STATES: Mapping[str, tuple[str, str]] = {
 }
 # A program that has not used its GPU has no memory to move, but holds the GPU as one that has.
 _UNUSED = "starting"
+_TO_BE_SWAPPED_OUT = "is to be swapped out: waits for "
 # The agent's reason for a swap-out → the reason in REST.
 EVICT_REASONS: Mapping[str, str] = {
     "asked": "requested",
@@ -119,13 +120,18 @@ def waiting_text(residency: ResidencyStatus | None) -> str | None:
     waits = None if residency is None else residency.waits
     if waits is None:
         pending = None if residency is None else residency.swap_out_waits_for
-        return None if pending is None else f"is to be swapped out: waits for {pending}"
+        return None if pending is None else f"{_TO_BE_SWAPPED_OUT}{pending}"
     told = f"waiting {waits.seconds:.0f} s for GPU memory: {waits.reason or 'no room yet'}"
     if waits.before:
         told += f"; {waits.before} ahead"
     if waits.expected_seconds is not None:
         told += f"; about {waits.expected_seconds:.0f} s left"
     return told
+
+
+def is_swap_out_text(reason: str | None) -> bool:
+    """Return whether a kernel's reason is `waiting_text` of a swap-out that a user requested."""
+    return reason is not None and reason.startswith(_TO_BE_SWAPPED_OUT)
 
 
 def residency_text(known: KernelStatus) -> str:

@@ -65,7 +65,6 @@ class LeaseKeeper:
         self._vacated: frozenset[str] = frozenset()  # devices that go to programs of others
         self._records: dict[str, LeaseRecord] = {}
         self._waits: dict[str, Wait] = {}
-        self._kept: dict[str, Reason] = {}  # of the last decision
         # kernel -> since when other processes seem to hold the room that it wants
         self._doubts: dict[str, float] = {}
         self._told: dict[str, tuple[object, float]] = {}  # kernel -> its last report, and when
@@ -184,7 +183,7 @@ class LeaseKeeper:
     def why_asked_out_waits(self, kernel_id: str) -> str | None:
         """Return what a user's request to swap the kernel out waits for; None: there is none, or it moves."""
         record = self._records.get(kernel_id)
-        return None if record is None else record.why_asked_out_waits(self._kept.get(kernel_id))
+        return None if record is None else record.why_asked_out_waits()
 
     def restore_seconds(self, kernel_id: str) -> float | None:
         """Return how long a cell of this kernel would wait for its memory; None: it is not out, or unknown."""
@@ -246,7 +245,9 @@ class LeaseKeeper:
         views = [record.view(now) for record in self._records.values()]
         self._views, self._restores = views, None
         decision = decide(self.room.views(), views, now.monotonic, self._policy, self._host_room())
-        self._kept = dict(decision.kept)
+        kept = dict(decision.kept)
+        for kernel_id, record in self._records.items():
+            record.kept = kept.get(kernel_id)
         self._carry_out(decision)
         self._finish_evictions(now.monotonic)
         self._save_the_quiet(now.monotonic)

@@ -6,6 +6,7 @@ It reads a kernel's facts; it moves nothing and decides nothing.
 from __future__ import annotations
 
 import enum
+import logging
 import time
 from collections.abc import Container, Mapping
 from typing import Protocol
@@ -20,7 +21,11 @@ from jupyter_aliquot.gpu_hook.protocol.codec import ResidencyMode
 from .turns import Turns
 from .views import ASKED_OUT_SECONDS, NEVER, Holding, KernelView, Out, Policy, Reason, State, Want
 
+log = logging.getLogger(__name__)
+
 _SAME_SECONDS = 0.1
+# A hook's tick of 50 ms, and of a thread that runs late, reports earlier calls with its own time.
+_LATE_SECONDS = 2.0
 _KEPT = {Reason.HOST: "host memory for its copy", Reason.LINK: "the copy of another kernel's memory"}
 _STATES = {
     KernelState.SWAPPING_OUT: State.SWAPPING_OUT,
@@ -133,7 +138,7 @@ class LeaseRecord:
         self.hinted_until = 0.0
         self.is_asked_in = False  # the user asked for it: counts as a cell that came
         self.asked_out_at: float | None = None  # when the user asked for a swap-out that is not done yet
-        self._reports_since: set[float] = set()  # the times of last calls that were reported since then
+        self.kept: Reason | None = None  # why the last decision did not carry that request out
         # since when it is told to leave its parts; until they are reserved again, it counts as unwanted
         self.evicted_since: float | None = None
         self.is_kept_out = False  # until the compute keeper lets it in, it counts as unwanted
@@ -216,11 +221,11 @@ class LeaseRecord:
         asked = self.asked_out_at
         if asked is None:
             return
-        calls = {page.last_call or 0.0 for page in facts.telemetry}
-        self._reports_since = {call for call in self._reports_since | calls if call > asked}
-        # A hook's tick tells of calls since the tick before: its first one after the request of earlier calls, too.
-        is_used = len(self._reports_since) > len(facts.telemetry)
-        if is_used or now - asked >= ASKED_OUT_SECONDS or any(page.calls_inside for page in facts.telemetry):
+        used_after = asked + _LATE_SECONDS
+        is_used = any(page.calls_inside or (page.last_call or 0.0) > used_after for page in facts.telemetry)
+        if is_used or now - asked >= ASKED_OUT_SECONDS:
+            kernel_id, why = self.kernel.kernel_id, self.why_asked_out_waits()
+            log.info("event=swap_out_lapsed kernel=%s is_used=%s waited_for=%r", kernel_id, is_used, why)
             self.asked_out_at = None
 
     def _note_given_up(self, facts: ResidencyFacts) -> None:
@@ -231,18 +236,15 @@ class LeaseRecord:
         if facts.gave_up_at != self._gave_up_at:
             self._gave_up_at, self._stopped = facts.gave_up_at, self.kernel.activity
 
-    def why_asked_out_waits(self, kept: Reason | None) -> str | None:
-        """Return what a user's request to swap it out waits for, as a noun; None: there is none, or it moves.
-
-        ``kept`` is the reason of the last decision.
-        """
+    def why_asked_out_waits(self) -> str | None:
+        """Return what a user's request to swap it out waits for, as a noun; None: there is none, or it moves."""
         if self.asked_out_at is None or not self.is_resident:
             return None
         if self.idle_since is None:
             return f"the end of its work ({self.idle_reason})"
         if self.facts.refusal is not None:
             return f"another try ({self.facts.refusal.text})"
-        return _KEPT[kept] if kept is not None else "the node agent's next look"
+        return _KEPT[self.kept] if self.kept is not None else "the node agent's next look"
 
     def came_in(self, now: float) -> None:
         """Start its hold and its turn."""

@@ -45,7 +45,7 @@ class Reason(str, enum.Enum):
     BUSY = "busy"  # the kernels that hold the room are busy, and it may not displace them
     HOST = "host"  # host memory for the kernels that would have to leave is full
     COMPUTE = "compute"  # production works on its device, and could not be protected beside it
-    EVICTED = "evicted"  # the gateway gave its parts to another kernel
+    EVICTED = "evicted"  # the gateway evicted it from its parts
     # the room is held by a kernel that cannot leave, never does, or is silent; or the device is too
     # small
     STUCK = "stuck"

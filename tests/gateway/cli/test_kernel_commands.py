@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from jupyter_aliquot.gateway.cli.app import main
+from jupyter_aliquot.gateway.cli.commands.swap import SwapCommand, why_not_moved
 from jupyter_aliquot.gateway.status.residency import residency_report, residency_text, state_text, waiting_text
 from jupyter_aliquot.gateway.terminal.gateway_tables import ended_kernels, ended_rows, queue_rows, waiting_kernels
 from jupyter_aliquot.gateway.terminal.kernel_client import NoSuchKernelError, pick_kernel
+from jupyter_aliquot.gpu_hook.agent.scheduling.views import ASKED_OUT_SECONDS
 from jupyter_aliquot.gpu_hook.client.reports import KernelStatus
 from jupyter_aliquot.gpu_hook.client.residency_reports import MODE_IS_OFF, read_residency
 
@@ -138,6 +140,16 @@ def test_rows_tell_who_waits_and_who_ended() -> None:
         ("plain.ipynb", "ada", "no GPU", "–", "–", "no room"),
     ]
     assert len(ended_kernels(kernels, 1)) == 1
+
+
+def test_swap_waits_for_as_long_as_the_agent_tries_and_says_what_a_request_waited_for() -> None:
+    assert SwapCommand.seconds.default_value > ASKED_OUT_SECONDS
+    waits = "is to be swapped out: waits for host memory for its copy"
+    kept = told("k1", "a.ipynb", reason=waits, residency={"refusal": None})
+    assert why_not_moved(kept, waits) == f": {waits}"
+    want = f". Its request ended with a new cell, or after 120 s; until then it {waits}"
+    assert why_not_moved({**kept, "reason": None}, waits) == want
+    assert why_not_moved({**kept, "reason": None}) == "; it is on GPU"
 
 
 RunHere = Callable[..., tuple[Any, str, str]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -44,22 +45,27 @@ def test_what_was_asked_out_leaves_and_stays_if_it_became_busy(play: Any) -> Non
     play(scenario)
 
 
-@pytest.mark.parametrize("used", [True, False], ids=["used again and again", "two minutes later"])
-def test_a_request_to_swap_out_lapses(play: Any, used: bool) -> None:
+@pytest.mark.parametrize("used", [True, False], ids=["used once, by a short cell", "two minutes later"])
+def test_a_request_to_swap_out_lapses(play: Any, used: bool, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
     async def scenario(node: ANode) -> None:
-        kernel = node.kernel("asked", 300)
-        node.keeper.record("asked").asked_out_at = node.now
-        kernel.activity = Activity(1, 1, node.now + 100)
-        for _ in range(2 if used else 0):
-            kernel.residency.telemetry = Telemetry(last_call=node.now + 5)
-            await node.turn(later=5)
-        if not used:
-            await node.turn(later=121)
+        kernel, node.host_room = node.kernel("asked", 300), 100 * MIB
         kernel.activity = Activity(0, 0, node.now)
+        node.keeper.record("asked").asked_out_at = node.now
+        await node.turn(later=60)
+        if used:
+            kernel.residency.telemetry = Telemetry(last_call=node.now)
+        await node.turn(later=1 if used else 61)
+        node.host_room = 300 * MIB
         await node.turn(later=10)
         assert kernel.residency.state is KernelState.RESIDENT
+        assert node.keeper.why_asked_out_waits("asked") is None
 
     play(scenario)
+    [lapse] = [one.getMessage() for one in caplog.records if "event=swap_out_lapsed" in one.getMessage()]
+    assert f"kernel=asked is_used={used} waited_for=" in lapse
+    assert used or "'host memory for its copy'" in lapse
 
 
 def test_a_late_report_of_calls_before_a_request_to_swap_out_does_not_end_it(play: Any) -> None:
