@@ -11,6 +11,7 @@ from types import MappingProxyType
 from jupyter_aliquot.gateway.reports.event import EventResize, KernelEvent
 from jupyter_aliquot.gateway.reports.kernel import Kernel, MemoryQueue
 from jupyter_aliquot.gateway.status.compute import is_paused, throttle_text
+from jupyter_aliquot.gateway.status.residency import is_swap_out_text
 
 from .evictions import find_eviction
 
@@ -72,11 +73,15 @@ def _of_one(was: Kernel | None, now: Kernel) -> list[KernelEvent]:
 def _is_doubted_anew(was: Kernel, now: Kernel) -> bool:
     """Return whether the agent's doubt about a kernel on the GPU changed.
 
-    The agent doubts a kernel if it does not confirm what the kernel has. Kernels that wait are left
-    out.
+    The agent doubts a kernel if it does not confirm what the kernel has. Kernels that wait, and what a
+    requested swap-out waits for, are left out.
     """
-    told = [report["reason"] for report in (was, now) if _memory_queue(report) is None and report["state"] == "on_gpu"]
+    told = [_doubt(report) for report in (was, now) if _memory_queue(report) is None and report["state"] == "on_gpu"]
     return len(set(told)) > 1
+
+
+def _doubt(report: Kernel) -> str | None:
+    return None if is_swap_out_text(report["reason"]) else report["reason"]
 
 
 def _resized(was: Kernel, now: Kernel) -> EventResize | None:

@@ -66,6 +66,18 @@ def test_each_change_is_one_event_and_an_equal_look_none() -> None:
     assert news["swapped_bytes"] == GIB
 
 
+def test_what_a_requested_swap_out_waits_for_is_no_event_and_a_doubt_is_one() -> None:
+    here = look(kernel("k", "ada", residency=residency("resident")))
+    waits, later = (
+        look(kernel("k", "ada", residency=residency("resident", swap_out_waits_for=one)))
+        for one in ("host memory for its copy", "the end of its work")
+    )
+    assert waits["k"]["reason"] != later["k"]["reason"]
+    assert told(here, waits) == told(waits, later) == told(later, here) == []
+    doubted = {"k": {**here["k"], "reason": "its node agent does not know it"}}
+    assert told(waits, doubted) == told(doubted, waits) == [("state", "on_gpu", "on_gpu")]
+
+
 def test_sizes_are_told_as_they_wait_come_and_go() -> None:
     plain = look(kernel("k", "ada"))
     resize = {"state": "queued", "gpus": 0.5, "requested_memory_bytes": None, "priority": "normal"}
