@@ -29,7 +29,7 @@ _WORDS = {
     Reason.BUSY: "those that hold the room are busy",
     Reason.HOST: "host memory for what would have to leave is full",
     Reason.COMPUTE: "production works on its device, and it could not be held back enough beside that",
-    Reason.EVICTED: "the gateway gave its GPU to another kernel, and it waits in the queue for one",
+    Reason.EVICTED: "it was evicted from its GPU, and waits until it has one again",
     Reason.STUCK: "what holds the room cannot be moved, or does not answer",
 }
 

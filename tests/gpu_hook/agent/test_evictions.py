@@ -78,7 +78,7 @@ def test_an_evicted_kernel_leaves_its_parts_and_gets_them_and_its_memory_again(
     assert other.reserve("other", hundredths=100)["grant"]
     tell(a_program, "verify")  # its calls wait
     a_ring.until(lambda: a_ring.kernel()["residency"]["waits"], 60)
-    assert "the gateway gave its GPU to another kernel" in a_ring.kernel()["residency"]["waits"]["reason"]
+    assert "it was evicted from its GPU" in a_ring.kernel()["residency"]["waits"]["reason"]
     refused = holder.ask("readmit", kernel_id="k")
     assert refused["code"] == "no_room", refused
     assert a_ring.status()["evicted"] == ["k"]
