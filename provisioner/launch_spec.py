@@ -14,9 +14,9 @@ from .framework_defaults import with_framework_defaults
 from .resources import Grant
 
 KERNEL_ID_VARIABLE = "ALIQUOT_KERNEL_ID"
-_PREPEND = "_PREPEND"
+PREPEND = "_PREPEND"
 _DRIVER, _SOFTGPU = "ALIQUOT_REAL_CUDA", "ALIQUOT_SOFTGPU_"
-_LIBRARIES = "LD_LIBRARY_PATH"
+LIBRARIES = "LD_LIBRARY_PATH"
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ def add_grant(env: Mapping[str, str], grant: Grant) -> dict[str, str]:
     """
     result = dict(env)
     for name, value in grant.env:
-        if name.endswith(_PREPEND):
-            target = name.removesuffix(_PREPEND)
+        if name.endswith(PREPEND):
+            target = name.removesuffix(PREPEND)
             result[target] = _prepend(value, result.get(target, ""))
         else:
             result[name] = value
@@ -91,10 +91,10 @@ def add_own_driver(env: Mapping[str, str], grant: Grant, folder: str) -> dict[st
     names = dict(grant.env)
     if not folder or _DRIVER not in names or any(name.startswith(_SOFTGPU) for name in names):
         return dict(env)
-    first = names.get(_LIBRARIES + _PREPEND, "")
-    path = _prepend(folder, env.get(_LIBRARIES, ""))  # libcuda finds its compiler beside it
+    first = names.get(LIBRARIES + PREPEND, "")
+    path = _prepend(folder, env.get(LIBRARIES, ""))  # libcuda finds its compiler beside it
     path = _prepend(first, path) if first else path
-    return {**env, _LIBRARIES: path, _DRIVER: posixpath.join(folder, "libcuda.so.1")}
+    return {**env, LIBRARIES: path, _DRIVER: posixpath.join(folder, "libcuda.so.1")}
 
 
 def _prepend(first: str, rest: str) -> str:

@@ -7,10 +7,11 @@ files of the GPUs that Aliquot holds there; where claims hold them, it shares th
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 from jupyter_aliquot.provisioner.errors import RequestError
-from jupyter_aliquot.provisioner.launch_spec import add_own_driver
+from jupyter_aliquot.provisioner.launch_spec import LIBRARIES, PREPEND, add_grant, add_own_driver
 from jupyter_aliquot.provisioner.resources import Grant
 
 from .holding.claims import with_claims
@@ -33,15 +34,20 @@ _OF_THE_PLUGIN = ("ALIQUOT_KERNEL_DIR", "ALIQUOT_REAL_CUDA", "ALIQUOT_REAL_NVML"
 _NO_DEVICES = {"NVIDIA_VISIBLE_DEVICES": "void"}
 
 
-def granted_environment(grant: Grant, cuda_compat: str = "") -> tuple[tuple[str, str], ...]:
+def granted_environment(
+    grant: Grant, cuda_compat: str = "", libraries: str | None = None
+) -> tuple[tuple[str, str], ...]:
     """Return the variables that a kernel's pod sets for its grant.
 
     The node's device plugin sets the others: paths of the node, the kernel's socket among them. A
-    pod's own variables would win over them, as they do for the image's own libcuda in the folder
-    ``cuda_compat``.
+    pod's own variables win over them, as they do for the image's own libcuda in the folder
+    ``cuda_compat``. ``libraries`` is the pod's own LD_LIBRARY_PATH; the hook's folder goes before it.
     """
-    own = {name: value for name, value in grant.env if name not in _OF_THE_PLUGIN and "_PREPEND" not in name}
-    return tuple(add_own_driver(own, grant, cuda_compat).items())
+    first = "" if libraries is None else LIBRARIES + PREPEND
+    own = [(name, value) for name, value in grant.env if name == first or PREPEND not in name]
+    given = replace(grant, env=tuple((name, value) for name, value in own if name not in _OF_THE_PLUGIN))
+    env = add_grant({} if libraries is None else {LIBRARIES: libraries}, given)
+    return tuple(add_own_driver(env, grant, cuda_compat).items())
 
 
 def kernel_pod_name(kernel_id: str) -> str:

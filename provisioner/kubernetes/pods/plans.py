@@ -12,6 +12,7 @@ from jupyter_aliquot.provisioner.kubernetes.kernel_pod import CONNECTION_FILE, g
 from jupyter_aliquot.provisioner.kubernetes.record import KernelRecord
 from jupyter_aliquot.provisioner.kubernetes.settings import PodPlan, PodSettings, Volume
 from jupyter_aliquot.provisioner.kubernetes.slugs import expanded
+from jupyter_aliquot.provisioner.launch_spec import LIBRARIES
 from jupyter_aliquot.provisioner.resources import Grant
 from jupyter_aliquot.provisioner.runtime.base import Launch
 
@@ -52,6 +53,8 @@ def pod_plan(launch: Launch, plan: ContainerPlan, grant: Grant, settings: PodSet
     argv = tuple(word.replace(own, CONNECTION_FILE) if own else word for word in launch.spec.argv)
     uid, _, gid = plan.user.partition(":")
     home = expanded(settings.home, grant.owner, settings.slug_scheme)
+    env = dict(plan.env)
+    env.update(granted_environment(grant, plan.cuda_compat, env.get(LIBRARIES)))
     return PodPlan(
         image=plan.image,
         argv=argv,
@@ -60,7 +63,7 @@ def pod_plan(launch: Launch, plan: ContainerPlan, grant: Grant, settings: PodSet
         gid=int(gid or settings.gid(grant.owner)),
         fs_gid=settings.fs_gid(grant.owner),
         groups=settings.groups,
-        env=tuple({"HOME": home, **dict(plan.env), **dict(granted_environment(grant, plan.cuda_compat))}.items()),
+        env=tuple({"HOME": home, **env}.items()),
         cwd=plan.workdir or home,
         cpus=plan.limits.cpus,
         memory=plan.limits.memory,
