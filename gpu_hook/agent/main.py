@@ -387,7 +387,7 @@ class Agent:
                 f"Requested --kubelet, but {error.name} is not installed. Install jupyter-aliquot[kubernetes]"
             ) from error
         node = self._node
-        folders = mounted_folders(node.libraries)
+        folders = partial(mounted_folders, node.libraries)
         parts = NodeParts(node.driver, node.libraries.shim, folders, node.driver_env, self._softgpu_state)
         given = NodeSide(self._accept_of, self._answers, self._note_pods, self._ledger.is_used, self._saw_holders)
         if self._softgpu_state is not None:

@@ -7,7 +7,7 @@ both. A pod's own environment wins over this one, so the gateway leaves these na
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,13 +28,14 @@ _DRIVER_LIBRARIES = ("libcuda.so*", "libnvidia-ml.so*", "libnvidia-ptxjitcompile
 class NodeParts:
     """The parts of the node that every kernel pod gets.
 
-    ``shim`` is the hook's folder for LD_LIBRARY_PATH, one of ``libraries``. ``softgpu_state`` is the
-    software GPU's shared file; None: NVIDIA's driver.
+    ``shim`` is the hook's folder for LD_LIBRARY_PATH, in one of ``libraries``. These are read at each
+    Allocate: the agent removes those of older releases as it starts. ``softgpu_state`` is the software
+    GPU's shared file; None: NVIDIA's driver.
     """
 
     driver: Driver
     shim: Path
-    libraries: tuple[Path, ...]
+    libraries: Callable[[], tuple[Path, ...]]
     driver_env: Mapping[str, str] = field(default_factory=dict)
     softgpu_state: Path | None = None
 
@@ -62,7 +63,7 @@ def allocation(
             mounts=tuple(own),
             cdi_devices=tuple(CdiDevice(name) for name in _cdi_names(parts, held)),
         )
-    shared = [_mount(folder) for folder in parts.libraries]
+    shared = [_mount(folder) for folder in parts.libraries()]
     if parts.softgpu_state is not None:
         shared.append(_mount(parts.softgpu_state.parent, read_only=False))
         return ContainerAllocateResponse(envs=_environment(parts, slot), mounts=(*shared, *own))
@@ -78,7 +79,7 @@ def hook_allocation(parts: NodeParts, slot: Path, has_cdi: bool) -> ContainerAll
     """Return the same without GPUs and their driver's files, which the container has by its ResourceClaims."""
     if parts.softgpu_state is not None:
         return allocation(parts, slot, (), has_cdi)
-    shared = () if has_cdi else tuple(_mount(folder) for folder in parts.libraries)
+    shared = () if has_cdi else tuple(_mount(folder) for folder in parts.libraries())
     names = (CdiDevice(f"{HOOK_KIND}=shim"),) if has_cdi else ()
     return ContainerAllocateResponse(_environment(parts, slot), (*shared, _mount(slot)), cdi_devices=names)
 

@@ -29,14 +29,14 @@ SLOT = Path("/run/aliquot/slots/3")
 NVIDIA = NodeParts(
     Driver("nvidia", Path("/usr/lib64/libcuda.so.1"), Path("/usr/lib64/libnvidia-ml.so.1")),
     Path("/opt/aliquot/ab12/shim"),
-    (Path("/opt/aliquot/ab12"),),
+    lambda: (Path("/opt/aliquot/ab12"),),
 )
 SOFTGPU = NodeParts(
     Driver(
         "softgpu", Path("/opt/aliquot/ab12/softgpu/libcuda.so.1"), Path("/opt/aliquot/ab12/softgpu/libnvidia-ml.so.1")
     ),
     Path("/opt/aliquot/ab12/shim"),
-    (Path("/opt/aliquot/ab12"),),
+    lambda: (Path("/opt/aliquot/ab12"),),
     {"ALIQUOT_SOFTGPU_STATE": "/dev/shm/aliquot-0-1/machine/state"},
     Path("/dev/shm/aliquot-0-1/machine/state"),
 )
@@ -141,7 +141,7 @@ def test_a_pod_with_claims_gets_the_hook_alone_of_the_plugin(has_cdi: bool, name
     told = hook_allocation(NVIDIA, SLOT, has_cdi)
     assert ([one.name for one in told.cdi_devices], told.devices) == (names, ())
     mounts = [one.host_path for one in told.mounts]
-    assert mounts == [*([] if has_cdi else [str(one) for one in NVIDIA.libraries]), str(SLOT)]
+    assert mounts == [*([] if has_cdi else [str(one) for one in NVIDIA.libraries()]), str(SLOT)]
     assert told.envs["LD_LIBRARY_PATH"] == str(NVIDIA.shim)
 
 

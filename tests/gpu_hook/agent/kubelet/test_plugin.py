@@ -25,8 +25,8 @@ class PluginNode:
     def __init__(self, agent: ANode, kubelet: Kubelet) -> None:
         self.agent, self.kubelet = agent, kubelet
 
-    def start(self) -> None:
-        self.agent.start("--kubelet", str(self.kubelet.folder), "--kernel-slots", "3")
+    def start(self, *more: str) -> None:
+        self.agent.start("--kubelet", str(self.kubelet.folder), "--kernel-slots", "3", *more)
 
     def healthy(self) -> int:
         return self.kubelet.amounts().get(RESOURCE, (0, 0))[1]
@@ -69,6 +69,18 @@ def test_kubelet_is_offered_the_slots_and_gives_each_to_one_pod(a_plugin: Plugin
     assert len(set(folders)) == 3
     with pytest.raises(NotEnoughError):
         a_plugin.give("one-more")
+
+
+def test_a_pod_mounts_no_libraries_that_the_agents_start_removed(a_plugin: PluginNode, tmp_path: Path) -> None:
+    older = tmp_path / "0-of-before"
+    for part in ("shim", "bin", "softgpu"):
+        (older / part).mkdir(parents=True)
+    a_plugin.start("--library-dir", str(tmp_path))
+    until(lambda: a_plugin.healthy() == 3)
+    assert not older.exists(), "no kernel has them"
+    (today,) = tmp_path.iterdir()
+    mounts = a_plugin.give("pod-1").mounts
+    assert [source for _, source in mounts if source.startswith(str(tmp_path))] == [str(today)]
 
 
 def test_hook_in_a_slot_joins_the_kernel_whose_grant_names_the_pod(a_plugin: PluginNode) -> None:
