@@ -10,11 +10,15 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from jupyter_aliquot.provisioner.containers.plan import ContainerPlan
 from jupyter_aliquot.provisioner.errors import RequestError
 from jupyter_aliquot.provisioner.kubernetes.holding.holders import PlainQueueing, Pool, holder_pod
 from jupyter_aliquot.provisioner.kubernetes.kernel_pod import granted_environment, kernel_pod
 from jupyter_aliquot.provisioner.kubernetes.objects import object_name
-from jupyter_aliquot.provisioner.kubernetes.settings import Cluster, PodPlan, Volume
+from jupyter_aliquot.provisioner.kubernetes.pods.plans import pod_plan
+from jupyter_aliquot.provisioner.kubernetes.settings import Cluster, PodPlan, PodSettings, Volume
+from jupyter_aliquot.provisioner.launch_spec import LIBRARIES, PREPEND, LaunchSpec
+from jupyter_aliquot.provisioner.runtime.base import Launch
 
 from .manifests import CLUSTER, GOLDEN, GRANT, KEYS, PLAN, POOL, RECORD, manifests, written
 
@@ -111,6 +115,26 @@ def test_a_pod_sets_the_libcuda_that_the_catalogue_names_and_leaves_the_rest_to_
     env: tuple[tuple[str, str], ...], folder: str, want: dict[str, str]
 ) -> None:
     assert dict(granted_environment(replace(GRANT, env=env), folder)) == want
+
+
+@pytest.mark.parametrize(
+    ("compat", "own", "want"),
+    [
+        ("", None, None),
+        ("", "/opt/mylibs", "/shim:/opt/mylibs"),
+        ("/compat", None, "/shim:/compat"),
+        ("/compat", "/opt/mylibs", "/shim:/compat:/opt/mylibs"),
+    ],
+)
+def test_a_catalogue_entrys_library_path_is_kept_after_the_hooks_folder(
+    compat: str, own: str | None, want: str | None
+) -> None:
+    plan = ContainerPlan("torch:1", env=() if own is None else ((LIBRARIES, own),), cuda_compat=compat)
+    grant = replace(GRANT, env=((LIBRARIES + PREPEND, "/shim"), ("ALIQUOT_REAL_CUDA", "/usr/lib64/libcuda.so.1")))
+    launch = Launch(LaunchSpec("k1", ("python",), ()), grant=grant, container=plan)
+    env = dict(pod_plan(launch, plan, grant, PodSettings(CLUSTER)).env)
+    assert env.get(LIBRARIES) == want, "the device plugin sets it where the pod does not"
+    assert LIBRARIES + PREPEND not in env
 
 
 def test_a_holder_asks_for_one_whole_gpu_and_hardly_any_cpu() -> None:

@@ -24,14 +24,13 @@ from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, Contain
 from jupyter_aliquot.provisioner.errors import LaunchError, WithdrawnError
 from jupyter_aliquot.provisioner.kubernetes.client import ClusterAwayError, ClusterError
 from jupyter_aliquot.provisioner.kubernetes.permissions import PERMISSIONS
-from jupyter_aliquot.provisioner.kubernetes.pods.plans import pod_plan
 from jupyter_aliquot.provisioner.kubernetes.pods.runtime import PodRuntime
 from jupyter_aliquot.provisioner.kubernetes.pods.store import relay_request
 from jupyter_aliquot.provisioner.kubernetes.settings import Cluster as ClusterSettings, PodSettings, Volume
 from jupyter_aliquot.provisioner.kubernetes.slugs import slug
 from jupyter_aliquot.provisioner.kubernetes.tunnel.gateway import KernelTunnel
 from jupyter_aliquot.provisioner.kubernetes.tunnel.keys import read_keys
-from jupyter_aliquot.provisioner.launch_spec import LIBRARIES, PREPEND, LaunchSpec
+from jupyter_aliquot.provisioner.launch_spec import LaunchSpec
 from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord, write_relay_fields
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, KernelProcess, Request
 from jupyter_aliquot.provisioner.runtime.base import Launch
@@ -119,28 +118,6 @@ class Place:
         await until(lambda: start.done() or self.uid() not in ("", before))
         self.run()
         return await start
-
-
-@pytest.mark.parametrize(
-    ("compat", "own", "want"),
-    [
-        ("", None, None),
-        ("", "/opt/mylibs", "/shim:/opt/mylibs"),
-        ("/compat", None, "/shim:/compat"),
-        ("/compat", "/opt/mylibs", "/shim:/compat:/opt/mylibs"),
-    ],
-)
-def test_a_catalogue_entrys_library_path_is_kept_after_the_hooks_folder(
-    a_double: ApiDouble, on_double: Cluster, tmp_path: Path, compat: str, own: str | None, want: str | None
-) -> None:
-    plan = ContainerPlan("torch:1", env=() if own is None else ((LIBRARIES, own),), cuda_compat=compat)
-    launch = Place(a_double, on_double, tmp_path).launch(plan)
-    assert launch.grant is not None
-    node = ((LIBRARIES + PREPEND, "/shim"), ("ALIQUOT_REAL_CUDA", "/usr/lib64/libcuda.so.1"))
-    settings = PodSettings(ClusterSettings("default", "g", "relay:1"))
-    env = dict(pod_plan(launch, plan, replace(launch.grant, env=node), settings).env)
-    assert env.get(LIBRARIES) == want, "the device plugin sets it where the pod does not"
-    assert LIBRARIES + PREPEND not in env
 
 
 @pytest.fixture
