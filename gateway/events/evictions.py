@@ -16,7 +16,7 @@ _SWAPPED = {
     "idle": "Its memory made room for another kernel while it was idle; it comes back with the next cell.",
     "turn": "Its turn was over, and another kernel has its own; its memory comes back by itself.",
     "normal_priority": "A normal-priority kernel needed the room; its memory comes back when there is room again.",
-    "evicted": "The queue gave its GPU to another kernel; its memory comes back when the queue gives it one again.",
+    "evicted": "Its GPU was taken back; its memory comes back when it has a GPU again.",
 }
 
 
