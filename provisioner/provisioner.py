@@ -346,7 +346,7 @@ class AliquotProvisioner(LocalProvisioner):
 
     @property
     def is_started_by_relay(self) -> bool:
-        """Whether the relay started the process, on this machine: it then tells the process's end at once."""
+        """Tell whether the relay started the process, on this machine: it then tells of its end at once."""
         return isinstance(self._runtime, RelayedRuntime)
 
     async def poll(self) -> int | None:
