@@ -187,6 +187,7 @@ _EXAMPLE: dict[str, Any] = {
             "overcommit": 1.0,
             "overcommit_reason": None,
             "compute_control": None,
+            "predicted_speed": None,
         }
     ],
     "kernels": [
@@ -216,6 +217,7 @@ _EXAMPLE: dict[str, Any] = {
             "peak_bytes": int(2.5 * GIB),
             "busy_seconds": 12.4,
             "context_bytes": GIB // 2,
+            "load": None,
             "failed_allocations": 0,
             "required_bytes": None,
             "last_failed_allocation_at": None,

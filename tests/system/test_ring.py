@@ -74,6 +74,7 @@ def test_a_sigkilled_kernel_returns_its_memory_and_starts_again_with_its_grant(a
     outcome = kernel.run(GPU + "call(cu.cuMemAlloc(512 << 20)); import os; print(os.getpid())")
     eventually(lambda: kernel.used_bytes() == 512 * MIB)
     os.kill(int(outcome.text), signal.SIGKILL)
+    eventually(lambda: (kernel.on_node() or {}).get("last_crash"))  # its successor answers from here on
     eventually(lambda: kernel.used_bytes() == 0)
     eventually(lambda: kernel.model()["execution_state"] in ("idle", "starting") and kernel.on_node())
     kernel.reconnect()
