@@ -67,7 +67,7 @@ check-releases: ## The gateway with the oldest and the newest releases of Jupyte
 	@$(BIN)/python tools/check-jupyter-releases
 
 soak: check-releases ## Long fuzzing, kill -9 by the hundreds, Jupyter's own test suites; ALIQUOT_SOAK is the factor (minutes)
-	@$(PYTHON) tools/setup.py test --upstream
+	@$(PYTHON) tools/setup.py test --upstream --systems
 	ALIQUOT_SOAK=$(or $(ALIQUOT_SOAK),20) $(BIN)/pytest -m soak -rA tests
 
 test-torch: ## PyTorch's own wheel on the software GPU, through the hook (downloads several GB)
@@ -75,7 +75,8 @@ test-torch: ## PyTorch's own wheel on the software GPU, through the hook (downlo
 	ALIQUOT_TORCH_PYTHON=build/torch/bin/python $(BIN)/pytest -m torch -rA tests/torch
 
 test-binder: ## As root: the image of Binder, built by repo2docker with Podman, and its quickstart in a browser (minutes)
-	@$(PYTHON) tools/setup.py test
+	@$(PYTHON) tools/setup.py test --systems
+	@command -v mmdebstrap >/dev/null || { echo "make test-binder: needs mmdebstrap (Debian: apt-get install mmdebstrap)"; exit 1; }
 	ALIQUOT_SOAK=1 $(BIN)/pytest -m soak -rA tests/containers/test_binder.py
 
 test-cluster: ## The API's answers that Aliquot builds on, from a real cluster: ALIQUOT_KUBECONFIG names its kubeconfig

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import left_out
@@ -55,6 +55,8 @@ KEPT_APART = {
 EXTRAS = {"hub": "lab,hub"}  # those of pyproject.toml; other files have the name of what they stamp
 # Program: Debian package.
 SYSTEM_PACKAGES = {"chromium": "chromium", "clang": "clang", "kubectl": "kubernetes-client", "valgrind": "valgrind"}
+# What makes the bare systems that releases, the README and the image of Binder are tried on.
+SYSTEMS_PACKAGES = {"mmdebstrap": "mmdebstrap"}
 # Chromium without windows: a page costs the browser tests two fifths less. They use Chromium where
 # the distribution has no such package.
 HEADLESS = "chromium-headless-shell"
@@ -231,9 +233,9 @@ def may_install() -> bool:
     return os.environ.get(MAY_INSTALL, "") == "1"
 
 
-def install_system_packages() -> None:
-    """Install Chromium, clang, kubectl, valgrind and container engines, as root on Debian, if the user allows it."""
-    wanted = {**SYSTEM_PACKAGES, **offload_compiler(), **ENGINE_PACKAGES}
+def install_system_packages(more: Mapping[str, str]) -> None:
+    """Install Chromium, clang, kubectl, valgrind, engines and more, as root on Debian, if the user allows it."""
+    wanted = {**SYSTEM_PACKAGES, **offload_compiler(), **ENGINE_PACKAGES, **more}
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), ENGINE_FOLDERS])
     missing = [package for program, package in wanted.items() if shutil.which(program, path=path) is None]
     if not missing:
@@ -342,6 +344,7 @@ def main() -> None:
     parser.add_argument("extra", choices=["demo", "docs", "lab", "hub", "test"], help="what to set up for")
     parser.add_argument("--torch", action="store_true", help="PyTorch's CUDA wheel too")
     parser.add_argument("--upstream", action="store_true", help="the test suites of Jupyter's own packages too")
+    parser.add_argument("--systems", action="store_true", help="what makes bare systems of Debian and Ubuntu, too")
     options = parser.parse_args()
     extra = options.extra
     check_host()
@@ -361,7 +364,7 @@ def main() -> None:
         raise SystemExit(f"[setup] failed: JupyterHub's proxy: {problem} (whole output: {LOG.relative_to(ROOT)})")
     if extra == "test":
         proxy.install_for_tests()
-        install_system_packages()
+        install_system_packages(SYSTEMS_PACKAGES if options.systems else {})
         install_headless_chromium()
         install_kept_apart()
         ClientSetup(BUILD, run_step, leave_out).install()

@@ -254,7 +254,7 @@ def a_debian(steps: list[list[str]], left_out_list: Path, tmp_path: Path, monkey
 
 
 def test_root_installs_no_system_package_unasked(steps: list[list[str]], a_debian: Path) -> None:
-    setup.install_system_packages()
+    setup.install_system_packages({})
     setup.install_headless_chromium()
     assert steps == []
     [(part, effect, reason)] = setup.left_out.entries()
@@ -267,7 +267,7 @@ def test_root_that_allows_it_is_told_each_package_before_it_is_installed(
     steps: list[list[str]], a_debian: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(setup.MAY_INSTALL, "1")
-    setup.install_system_packages()
+    setup.install_system_packages({})
     said = capsys.readouterr().out
     update, install = steps
     assert update[-1] == "update"
@@ -282,7 +282,7 @@ def test_another_account_than_root_installs_none_even_if_it_allows_it(
 ) -> None:
     monkeypatch.setenv(setup.MAY_INSTALL, "1")
     monkeypatch.setattr(setup.os, "geteuid", lambda: 1000)
-    setup.install_system_packages()
+    setup.install_system_packages({})
     assert steps == []
     [(_, _, reason)] = setup.left_out.entries()
     assert "as root on Debian only" in reason
