@@ -217,7 +217,6 @@ _EXAMPLE: dict[str, Any] = {
             "peak_bytes": int(2.5 * GIB),
             "busy_seconds": 12.4,
             "context_bytes": GIB // 2,
-            "load": None,
             "failed_allocations": 0,
             "required_bytes": None,
             "last_failed_allocation_at": None,
@@ -262,6 +261,7 @@ _EXAMPLE: dict[str, Any] = {
                     "required_bytes": None,
                     "busy_seconds": 12.4,
                     "context_bytes": GIB // 2,
+                    "load": None,
                     "compute": None,
                 }
             ],
