@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from jupyter_server.base.handlers import APIHandler
+from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError
 
 from jupyter_aliquot.gateway.accounting.recorder import UsageAccounting
@@ -14,6 +15,7 @@ from jupyter_aliquot.gateway.auth.identity import user_of
 from jupyter_aliquot.gateway.auth.principals import User
 from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gateway.base.startup_gate import WaitsForRecovery
+from jupyter_aliquot.gateway.base.steps import each_in_steps
 from jupyter_aliquot.gateway.events.stream import KernelEvents
 from jupyter_aliquot.gateway.folders.invitations import Invitations
 from jupyter_aliquot.gateway.folders.registry import Folders
@@ -35,6 +37,8 @@ from jupyter_aliquot.provisioner.resources import GpuShare
 from .deprecations import deprecation_headers
 
 SETTING = "aliquot_sources"
+# A larger piece is mapped anew each time (serverapp/freed_memory.py), which takes longer than to write it.
+_PIECE_BYTES = 96 << 10
 
 
 @dataclass(frozen=True)
@@ -150,7 +154,34 @@ class AliquotHandler(ErrorsAsWritten):
         """Send the report as JSON, and forbid caches to keep it: it differs by user and by second."""
         self.answer_text(to_json(report))
 
-    def answer_text(self, text: str) -> None:
+    def answer_text(self, text: str | bytes) -> None:
         """Send text that is JSON already, and forbid caches to keep it."""
         self.set_header("Cache-Control", "no-store")
         self.finish(text)
+
+    async def answer_parts(self, parts: Sequence[bytes]) -> None:
+        """Send the parts of a long text that is JSON already. The loop serves others between some and the next."""
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("Content-Type", "application/json")
+        self.set_header("Content-Length", str(sum(map(len, parts))))
+        try:
+            # One that the system takes at once does not let the loop run by itself.
+            async for some in each_in_steps(pieces(parts)):
+                self.write(some)
+                await self.flush()
+            self.finish()
+        except StreamClosedError:
+            return  # the client has left
+
+
+def pieces(parts: Sequence[bytes]) -> Iterator[bytes]:
+    """Yield the parts, joined to pieces of a length that the C library takes from the heap."""
+    some: list[bytes] = []
+    length = 0
+    for part in parts:
+        if some and length + len(part) > _PIECE_BYTES:
+            yield b"".join(some)
+            some, length = [], 0
+        some.append(part)
+        length += len(part)
+    yield b"".join(some)

@@ -19,7 +19,7 @@ from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.kernelspecs.manager import SizedKernelSpecManager
 from jupyter_aliquot.gateway.reports.status import Sizes
 from jupyter_aliquot.gateway.sizes.grammar import PATTERN, STEP, describe_grammar, parse_size_name
-from jupyter_aliquot.gateway.status.report import status_text, status_text_in_steps
+from jupyter_aliquot.gateway.status.report import status_parts, status_text
 from jupyter_aliquot.provisioner.errors import AliquotError, RequestError
 
 from .administration import ADMINISTRATION_HANDLERS
@@ -48,10 +48,9 @@ class StatusHandler(AliquotHandler):
     async def get(self) -> None:
         who = self.requester
         if who.is_admin:  # a thousand kernels, perhaps: the loop serves others meanwhile
-            text = await status_text_in_steps(await self.sources.gather(who), who)
+            await self.answer_parts(await status_parts(await self.sources.gather(who), who))
         else:
-            text = status_text(self.sources.snapshot(who), who)
-        self.answer_text(text)
+            self.answer_text(status_text(self.sources.snapshot(who), who))
 
 
 class SizesHandler(AliquotHandler):

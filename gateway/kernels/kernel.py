@@ -49,8 +49,9 @@ from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
 from jupyter_aliquot.provisioner.resources import NO_HOST_PART, Bytes, Grant, HostPart, KernelProcess, Request
 from jupyter_aliquot.provisioner.terminations import Asked, Ending, ProcessEnd
 
+from .changes import CountsChanges
 from .owner_accounts import OwnerAccounts
-from .restarts import Restarts, fail
+from .restarts import CalmRestarter, Restarts, fail
 from .services import KernelServices, event_logger_of
 
 _ASKING = "asking for a GPU"
@@ -75,7 +76,7 @@ class KernelListener(Protocol):
         ...
 
 
-class ManagedKernel(ServerKernelManager):
+class ManagedKernel(CountsChanges, ServerKernelManager):
     """Jupyter's manager of one kernel, with a grant. Made by AliquotKernelManager.pre_start_kernel.
 
     Without a *listener* there is no manager that keeps the reasons of failures or ends replaced
@@ -499,11 +500,12 @@ class ManagedKernel(ServerKernelManager):
         while futures := {one for one in (self._ready, *self.restarts.under_way()) if one and not one.done()}:
             await asyncio.wait(cast("set[asyncio.Future[None]]", futures))
 
-    def start_restarter(self) -> None:
-        """Called by Jupyter once the kernel runs.
+    @default("restarter_class")
+    def _calm_restarter(self) -> type[CalmRestarter]:
+        return CalmRestarter
 
-        The restarter's timer goes on for the kernel's life.
-        """
+    def start_restarter(self) -> None:
+        """Called by Jupyter once the kernel runs. The restarter's timer goes on for the kernel's life."""
         outlasting(super().start_restarter)
 
     async def restart_kernel(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
@@ -531,8 +533,7 @@ class ManagedKernel(ServerKernelManager):
     def let_go(self) -> None:
         """Drop the references of a removed kernel's parts to each other.
 
-        Python then frees all of it at once, and not at the next collection among a thousand
-        kernels.
+        Python then frees all of it at once, and not at the next collection among a thousand kernels.
         """
         self.provisioner = self._restarter = None
         error = self.start_failure()
@@ -553,14 +554,14 @@ class ManagedKernel(ServerKernelManager):
     async def _async_is_alive(self) -> bool:
         """Called by the restarter, and while the kernel's end is awaited. Reads how the process ended."""
         # The restarters of a thousand kernels would each read a file every few seconds.
-        if self._runs_by_its_relay():
+        if self.runs_by_its_relay():
             return True
         is_alive = await super()._async_is_alive()
         if not is_alive and isinstance(self.provisioner, AliquotProvisioner):
             self.process_end = await self.provisioner.ending()
         return is_alive
 
-    def _runs_by_its_relay(self) -> bool:
+    def runs_by_its_relay(self) -> bool:
         """Return whether the relay that started the process says that it runs; a lost machine's link stays up."""
         link = None if self._links is None else self._links.get(self.kernel_id)
         if link is None or not link.is_up or link.kernel is None or link.kernel.state != "started":

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from jupyter_aliquot.gateway.relays.activity import Activity, execution_state, m
 from jupyter_aliquot.gateway.relays.link import KernelLink
 from jupyter_aliquot.gateway.relays.pool import RelayLinks
 from jupyter_aliquot.provisioner.errors import AliquotError
+
+from .changes import CountsChanges
 
 
 class RelayActivity:
@@ -123,6 +125,23 @@ class RelayActivity:
         used = [at for kernel_id in self._kernels if (at := self.gpu_used(kernel_id)) is not None]
         if used:
             self._on_activity(moment(max(used)))
+
+    def marked(self, kernel_ids: Iterable[str]) -> Iterator[tuple[str, Any, tuple[Any, ...] | None]]:
+        """Yield those of the kernels that are there when it comes to them: id, Jupyter's manager and mark.
+
+        While the mark is equal, no attribute of the manager was set, and `seen` returns the same. None for a
+        kernel without a relay, and for a manager that does not count its changes.
+        """
+        links, interrupted = self._links, self._interrupted
+        for kernel_id in kernel_ids:
+            kernel = self._kernels.get(kernel_id)
+            if kernel is None:
+                continue
+            link = None if links is None else links.get(kernel_id)
+            if link is None or not isinstance(kernel, CountsChanges):
+                yield kernel_id, kernel, None
+            else:
+                yield kernel_id, kernel, (kernel.changes, link.activity, link.dropped, interrupted.get(kernel_id))
 
     def seen(self, kernel_id: str) -> tuple[Activity | None, Mapping[str, int] | None, float | None]:
         """Return what the kernel does, its messages not sent by reason, and when its running cell was interrupted.

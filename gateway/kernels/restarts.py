@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from jupyter_client.ioloop.restarter import AsyncIOLoopKernelRestarter
+
 from jupyter_aliquot.provisioner.errors import WithdrawnError
 
 
@@ -68,6 +70,46 @@ class Restarts:
     def under_way(self) -> set[asyncio.Future[None]]:
         """Return a future for each restart that is under way, which is done at its end."""
         return set(self._under_way)
+
+
+class CalmRestarter(AsyncIOLoopKernelRestarter):
+    """Jupyter's restarter, which polls no kernel of which its relay says that it runs.
+
+    A thousand polls in three seconds take a twentieth of the loop's time, and leave work for the collector.
+    """
+
+    _timer: asyncio.TimerHandle | None = None
+    _polling: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Called by the kernel once it runs."""
+        if self._timer is None:
+            self._wait()
+
+    def stop(self) -> None:
+        """Called by the kernel before its end, and by a poll that gives up, which goes on."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wait(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self.time_to_dead, self._look)
+
+    def _look(self) -> None:
+        # A poll ends the time in which a kernel that dies is restarted at other ports, or once more.
+        if self.kernel_manager.runs_by_its_relay() and not self._initial_startup and not self._restarting:
+            self._wait()
+        else:
+            self._polling = asyncio.create_task(self._poll())
+
+    async def _poll(self) -> None:
+        timer = self._timer
+        try:
+            await self.poll()
+        except Exception:
+            self.log.exception("kernel=%s restarter=failed; it goes on", self.kernel_manager.kernel_id)
+        if self._timer is timer and timer is not None:  # it was not stopped meanwhile
+            self._wait()
 
 
 def fail(ready: asyncio.Future[None], error: BaseException) -> None:

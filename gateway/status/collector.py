@@ -23,8 +23,16 @@ from .report import PLAIN, LocalKernel
 _SPARE = 64
 
 
+# A value that equals an earlier one of a kernel while its manager and its relay's link show the same; None: ask them.
+Mark = tuple[Any, ...] | None
+
+
 class Activities(Protocol):
     """The kernels' activity, as their relays report it."""
+
+    def marked(self, kernel_ids: Iterable[str]) -> Iterator[tuple[str, Any, Mark]]:
+        """Yield those of the kernels that are there when it comes to them: id, Jupyter's manager and mark."""
+        ...
 
     def seen(self, kernel_id: str) -> tuple[Activity | None, Mapping[str, int] | None, float | None]:
         """Return what the kernel does, its messages not sent by reason, and when its running cell was interrupted.
@@ -40,14 +48,6 @@ class KernelManagers(Protocol):
     @property
     def owners(self) -> Mapping[str, str]:
         """Return the owners' names by the kernels' ids."""
-        ...
-
-    def __contains__(self, kernel_id: str, /) -> bool:
-        """Return whether there is such a kernel."""
-        ...
-
-    def get_kernel(self, kernel_id: str) -> Any:
-        """Return Jupyter's manager of one kernel."""
         ...
 
     def state_of(self, kernel_id: str, kernel: Any) -> tuple[str, str | None, str | None]:
@@ -69,6 +69,16 @@ class KernelMemo:
 
     def __init__(self) -> None:
         self._made: dict[str, tuple[Causes, LocalKernel]] = {}
+        self._marked: dict[str, tuple[Causes, LocalKernel]] = {}
+
+    def same(self, kernel_id: str, signs: Causes) -> LocalKernel | None:
+        """Return the value that was noted with equal signs; None for none."""
+        found = self._marked.get(kernel_id)
+        return found[1] if found is not None and found[0] == signs else None
+
+    def note(self, kernel_id: str, signs: Causes, made: LocalKernel) -> None:
+        """Note the signs by which `same` knows that nothing of a kernel has changed, without its causes."""
+        self._marked[kernel_id] = signs, made
 
     def of(self, kernel_id: str, causes: Causes) -> LocalKernel:
         """Return the value that was made of equal causes, else a new one."""
@@ -84,6 +94,7 @@ class KernelMemo:
         """
         if len(self._made) > len(there) + _SPARE:
             self._made = {one: made for one, made in self._made.items() if one in there}
+            self._marked = {one: made for one, made in self._marked.items() if one in there}
 
 
 def local_kernels(
@@ -97,19 +108,25 @@ def local_kernels(
     """Yield the kernels that request a GPU, or have news or an announced end, and are there when it comes to them."""
     queue = {entry.kernel_id: entry for entry in snapshot.starts}
     holdings, owners, activity, memo = snapshot.ledger.holdings, manager.owners, manager.activity, memo or KernelMemo()
-    for kernel_id in filter(manager.__contains__, ids):
-        kernel = manager.get_kernel(kernel_id)
-        waiting, holding = queue.get(kernel_id), holdings.get(kernel_id)
+    for kernel_id, kernel, mark in activity.marked(ids):
+        waiting, holding, told = queue.get(kernel_id), holdings.get(kernel_id), announced.get(kernel_id)
+        owner, label = owners.get(kernel_id, ""), labels.get(kernel_id, "")
+        signs = mark, holding, waiting, told, owner, label
+        # All that nothing was changed of, nearly: a thousand times in each status of an administrator.
+        same = None if mark is None else memo.same(kernel_id, signs)
+        if same is not None:
+            yield same
+            continue
         # Only a kernel with neither has to be asked, which takes longer than all the rest.
         request = request_of(kernel) if holding is None and waiting is None else None
-        names = kernel.kernel_name, owners.get(kernel_id, ""), labels.get(kernel_id, "")
-        grant = request, holding, waiting, announced.get(kernel_id)
         of_ours = kernel.reported if isinstance(kernel, ManagedKernel) else NOT_REPORTED
-        made = memo.of(
-            kernel_id, (*names, *grant, *manager.state_of(kernel_id, kernel), *activity.seen(kernel_id), *of_ours)
-        )
+        shown = (*manager.state_of(kernel_id, kernel), *activity.seen(kernel_id), *of_ours)
+        made = memo.of(kernel_id, (kernel.kernel_name, owner, label, request, holding, waiting, told, *shown))
         if holding is None and waiting is None and request is None and not _has_news(made, kernel):
             continue
+        # The reason of a kernel that is not ready, and the request of one without a grant, may change by themselves.
+        if mark is not None and holding is not None and kernel.ready.done():
+            memo.note(kernel_id, signs, made)
         yield made
 
 

@@ -47,7 +47,7 @@ from jupyter_aliquot.provisioner.terminations import Ending
 from .expected_starts import predicted_report
 from .node_schedule import cordon_report
 from .nodes import nodes_report
-from .report_cache import ReportMemo
+from .report_cache import Made, ReportMemo
 from .residency import host_copies_report, shown_state, waiting_text
 from .usage import idle_since, kernel_usage
 from .user_metrics import UsageCounter
@@ -58,6 +58,8 @@ LAST_ENDED = 20
 # The report of another program's kernel; the reports of our own have their access level as key.
 FOREIGN = "foreign"
 _NOT_RUNNING = ("queued", "starting", "ended")
+# Of a thousand kernels, the property is slow.
+_WORDS = {access: access.word for access in Access}
 
 
 class LocalKernel(NamedTuple):
@@ -175,25 +177,27 @@ def _without_kernels(snapshot: StatusSnapshot, who: User) -> Status:
     }
 
 
-def status_text(snapshot: StatusSnapshot, who: User) -> str:
+def status_text(snapshot: StatusSnapshot, who: User) -> bytes:
     """Return the status report as JSON.
 
     A kernel's JSON is made once for all users who see the same of it.
     """
-    return _joined(snapshot, who, list(_texts(snapshot, who)))
+    return b"".join(_parts(snapshot, who, list(_texts(snapshot, who))))
 
 
-async def status_text_in_steps(snapshot: StatusSnapshot, who: User) -> str:
-    """Return the same as `status_text`, for many kernels."""
-    return _joined(snapshot, who, await in_steps(_texts(snapshot, who)))
+async def status_parts(snapshot: StatusSnapshot, who: User) -> list[bytes]:
+    """Return the parts of the same text, for many kernels: the loop serves others between some and the next."""
+    return _parts(snapshot, who, await in_steps(_texts(snapshot, who)))
 
 
-def _texts(snapshot: StatusSnapshot, who: User) -> Iterator[str]:
-    return map(snapshot.memo.text, each_kernel(snapshot, who, LAST_ENDED, but_by=who.name))
+def _texts(snapshot: StatusSnapshot, who: User) -> Iterator[bytes]:
+    return (made.text() for made in _each_made(snapshot, who, LAST_ENDED, who.name))
 
 
-def _joined(snapshot: StatusSnapshot, who: User, kernels: Sequence[str]) -> str:
-    return f"{to_json(_without_kernels(snapshot, who)).removesuffix(']}')}{', '.join(kernels)}]}}"
+def _parts(snapshot: StatusSnapshot, who: User, kernels: Sequence[bytes]) -> list[bytes]:
+    parts = [b", "] * (2 * len(kernels) - 1)
+    parts[::2] = kernels
+    return [to_json(_without_kernels(snapshot, who)).removesuffix("]}").encode(), *parts, b"]}"]
 
 
 def node_report(snapshot: StatusSnapshot) -> Node:
@@ -240,20 +244,25 @@ def each_kernel(
         ended: The most ended kernels to yield; None for all that are remembered.
         but_by: Leave out ended kernels that this user ended.
     """
-    memo, status = snapshot.memo, snapshot.node.status
+    return (made.report for made in _each_made(snapshot, who, ended, but_by))
+
+
+def _each_made(snapshot: StatusSnapshot, who: User, ended: int | None, but_by: str | None) -> Iterator[Made]:
+    memo, status, resizes = snapshot.memo, snapshot.node.status, snapshot.resizes
     known, local = memo.known(status, snapshot.nodes), {kernel.id for kernel in snapshot.kernels}
     failed = {kernel.id for kernel in snapshot.kernels if kernel.state == "ended"}
     why = (
         {one.id: one.ending for one in snapshot.ended if one.id in failed and one.ending.by != but_by} if failed else {}
     )
+    of_all = Access.OWN if who.is_admin else None
     for kernel in snapshot.kernels:
-        if access := access_for(who, kernel.owner, kernel.shares):
+        if access := of_all or access_for(who, kernel.owner, kernel.shares):
             told = _with_ending(kernel, why) if failed else kernel
-            yield _remembered(snapshot, told, known.get(kernel.id), access)
+            causes = (told, known.get(told.id), access, resizes.get(told.id))
+            yield memo.report(told.id, _WORDS[access], causes, _of_local)
     for other in memo.kernels(status).values() if who.is_admin else memo.owned(status, who.name):
         if other.kernel_id not in local and access_for(who, other.owner):
-            causes = (other, snapshot.resizes.get(other.kernel_id))
-            yield memo.report(other.kernel_id, FOREIGN, causes, _of_foreign)
+            yield memo.report(other.kernel_id, FOREIGN, (other, resizes.get(other.kernel_id)), _of_foreign)
     # A thousand, perhaps, most of them other users': the cheapest check comes first.
     his = (one for one in snapshot.ended if one.owner == who.name or who.is_admin)
     news = (one for one in his if one.ending.by != but_by and one.id not in local)
@@ -264,10 +273,13 @@ def each_kernel(
 
 @dataclass(frozen=True)
 class OneKernel:
-    """One kernel as a user may see it: its state, and a function that makes its report."""
+    """One kernel as a user may see it: its state, and its report, which is made when it is asked for."""
 
     state: str
-    report: Callable[[], Kernel]
+    made: Callable[[], Made]
+
+    def report(self) -> Kernel:
+        return self.made().report
 
 
 def find_kernel(snapshot: StatusSnapshot, who: User, kernel_id: str) -> OneKernel | None:
@@ -287,7 +299,7 @@ def find_kernel(snapshot: StatusSnapshot, who: User, kernel_id: str) -> OneKerne
         if not access_for(who, known.owner):
             return None
         causes = (known, snapshot.resizes.get(kernel_id))
-        make = partial(snapshot.memo.report, kernel_id, FOREIGN, causes, _of_foreign)
+        make = partial(memo.report, kernel_id, FOREIGN, causes, _of_foreign)
         return OneKernel(shown_state(_foreign_state(known), known), make)
     elif ended is not None:
         local = _as_local(ended)
@@ -297,13 +309,13 @@ def find_kernel(snapshot: StatusSnapshot, who: User, kernel_id: str) -> OneKerne
     return OneKernel(shown_state(local.state, known), partial(_remembered, snapshot, local, known, access))
 
 
-def _remembered(snapshot: StatusSnapshot, kernel: LocalKernel, known: KernelStatus | None, access: Access) -> Kernel:
+def _remembered(snapshot: StatusSnapshot, kernel: LocalKernel, known: KernelStatus | None, access: Access) -> Made:
     """Return the kernel's report for users with this access.
 
     All of them get the same object until something in it changes.
     """
     causes = (kernel, known, access, snapshot.resizes.get(kernel.id))
-    return snapshot.memo.report(kernel.id, access.word, causes, _of_local)
+    return snapshot.memo.report(kernel.id, _WORDS[access], causes, _of_local)
 
 
 def _of_local(kernel: LocalKernel, known: KernelStatus | None, access: Access, resize: QueueEntry | None) -> Kernel:

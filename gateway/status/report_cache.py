@@ -6,6 +6,7 @@ report.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -25,26 +26,33 @@ def _is_connected(node: RemoteNodeView) -> bool:
     return node.is_connected
 
 
-class _Made:
+class Made:
     """One report, and the causes that it was made of.
 
     ``is_used``: whether it was requested since reports were last dropped.
     """
 
-    __slots__ = ("causes", "is_used", "report")
+    __slots__ = ("_text", "causes", "is_used", "report")
 
     def __init__(self, causes: tuple[Any, ...], report: Kernel) -> None:
         self.causes = causes
         self.report = report
         self.is_used = True
+        self._text: bytes | None = None
+
+    def text(self) -> bytes:
+        """Return the report as JSON, made at the first call."""
+        if self._text is None:
+            self._text = to_json(self.report).encode()
+        return self._text
 
 
 class ReportMemo:
     """The reports of kernels by their causes. ``made`` counts the reports that had to be made."""
 
     def __init__(self) -> None:
-        self._reports: dict[tuple[str, str], _Made] = {}
-        self._texts: dict[str, tuple[Kernel, str]] = {}
+        # By view, and by kernel.
+        self._reports: defaultdict[str, dict[str, Made]] = defaultdict(dict)
         self._status: NodeStatus | None = None
         self._kernels = _NO_KERNELS
         # The statuses of other machines, and the kernels of all machines then.
@@ -56,24 +64,22 @@ class ReportMemo:
         self._limit = _SPARE
         self.made = 0
 
-    def report(self, kernel_id: str, view: str, causes: tuple[Any, ...], make: Callable[..., Kernel]) -> Kernel:
+    def report(self, kernel_id: str, view: str, causes: tuple[Any, ...], make: Callable[..., Kernel]) -> Made:
         """Return the report that *make* makes of these causes, which callers never change.
 
         ``view``: which of a kernel's reports this is.
         """
-        found = self._reports.get((kernel_id, view))
+        reports = self._reports[view]
+        found = reports.get(kernel_id)
         if found is None or found.causes != causes:
             self.made += 1
-            found = self._reports[kernel_id, view] = _Made(causes, make(*causes))
+            found = reports[kernel_id] = Made(causes, make(*causes))
         found.is_used = True
-        return found.report
+        return found
 
-    def text(self, report: Kernel) -> str:
-        """Return a report that was made here as JSON."""
-        found = self._texts.get(report["id"])
-        if found is None or found[0] is not report:
-            found = self._texts[report["id"]] = (report, to_json(report))
-        return found[1]
+    def count(self) -> int:
+        """Return how many reports are kept."""
+        return sum(map(len, self._reports.values()))
 
     def kernels(self, status: NodeStatus | None) -> Mapping[str, KernelStatus]:
         """Return the agent's kernels by their ids."""
@@ -147,12 +153,11 @@ class ReportMemo:
         kernels, such as ended ones and those without a GPU, stay if they were requested since the
         last call.
         """
-        if len(self._reports) <= self._limit:
+        if self.count() <= self._limit:
             return
         ids = frozenset(there())
-        self._reports = {key: made for key, made in self._reports.items() if made.is_used or key[0] in ids}
-        kept = {kernel_id for kernel_id, _ in self._reports}
-        self._texts = {one: text for one, text in self._texts.items() if one in kept}
-        for made in self._reports.values():
-            made.is_used = False
-        self._limit = len(self._reports) * 17 // 16 + _SPARE
+        for view, reports in self._reports.items():
+            self._reports[view] = {one: made for one, made in reports.items() if made.is_used or one in ids}
+            for made in self._reports[view].values():
+                made.is_used = False
+        self._limit = self.count() * 17 // 16 + _SPARE

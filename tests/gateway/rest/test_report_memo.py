@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -24,9 +25,9 @@ from jupyter_aliquot.gateway.status.collector import KernelMemo, local_kernels
 from jupyter_aliquot.gateway.status.report import (
     LocalKernel,
     StatusSnapshot,
+    status_parts,
     status_report,
     status_text,
-    status_text_in_steps,
 )
 from jupyter_aliquot.gateway.status.report_cache import ReportMemo
 from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
@@ -112,7 +113,7 @@ def test_kernels_that_are_gone_are_not_remembered_for_long(reader: StatusReader)
             memo.report(f"new-{new}-{number}", "own", (number,), lambda _: {})
         memo.forget_others(lambda: there)
     made = memo.made
-    assert len(memo._reports) == len(there) + COUNT // 5
+    assert memo.count() == len(there) + COUNT // 5
     memo.forget_others(list)  # few came since the last call
     status_text(snapshot(status, memo), ADA)
     assert memo.made == made + COUNT // 10
@@ -136,7 +137,7 @@ def test_what_ended_kernels_leave_is_bounded_by_those_that_are_there(reader: Sta
         values.forget_others([kernel_id])
         memo.report(kernel_id, "own", (number,), lambda _: {})
         memo.forget_others(lambda alive=kernel_id: [alive])
-    assert max(len(memo._reports), len(values._made)) < 600
+    assert max(memo.count(), len(values._made)) < 600
 
 
 def test_the_reader_reads_a_kernel_again_only_when_it_changed(reader: StatusReader) -> None:
@@ -148,6 +149,14 @@ def test_the_reader_reads_a_kernel_again_only_when_it_changed(reader: StatusRead
 
 class Activities:
     """The activities of kernels that have no relay."""
+
+    def __init__(self, manager: Manager) -> None:
+        self._manager = manager
+
+    def marked(self, kernel_ids: Iterable[str]) -> Iterator[tuple[str, Any, None]]:
+        for one in kernel_ids:
+            if one in self._manager.owners:
+                yield one, self._manager.get_kernel(one), None
 
     def seen(self, kernel_id: str) -> tuple[None, None, None]:
         return None, None, None
@@ -162,7 +171,7 @@ class Manager:
     def __init__(self) -> None:
         self.owners = KernelOwners({f"k{number}": f"u{number % USERS}" for number in range(COUNT)})
         self.sharing = ShareRegistry(self, self.owners, (), logging.getLogger("test"))
-        self.activity = Activities()
+        self.activity = Activities(self)
         self.gathered: list[str] = []
         self.shares: dict[str, Shares] = {}
         self.judged: list[str] = []
@@ -240,7 +249,7 @@ async def test_a_status_in_steps_is_the_same_and_lets_others_run(reader: StatusR
             await asyncio.sleep(0)
 
     counting = asyncio.create_task(count())
-    text = await status_text_in_steps(asked, ADA)
+    text = b"".join(await status_parts(asked, ADA))
     counting.cancel()
     assert turns > 2, "a thousand new reports take longer than one step"
     assert text == status_text(asked, ADA)
