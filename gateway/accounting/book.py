@@ -23,7 +23,7 @@ from .amounts import Amounts, Subject
 from .database import UsageFile
 from .days import Calendar, Span, days_before, period_of
 from .looks import Look
-from .meter import Entry, Meter, Moment, summed
+from .meter import Entry, Meter, Moment
 from .policy import ChargePolicy
 from .query import Answer, Question, answer as answer_question
 
@@ -110,8 +110,9 @@ class Book:
         """
         now = look.monotonic / 1000
         entries = self._counted(look, now)
-        for key, amounts in summed(entries).items():
-            self._pending[key] = self._pending.get(key, Amounts()) + amounts
+        for entry in unhurried(entries):
+            key = (entry.day, entry.subject)
+            self._pending[key] = self._pending.get(key, Amounts()) + entry.amounts
         self._count_since_start(entries)
         if now >= self._write_at:
             self.write(now)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jupyter_aliquot.gateway.base.gil import unhurried
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
@@ -114,21 +114,42 @@ class Teams:
         return "" if team is None else team.name
 
 
-def parts_of(status: NodeStatus, agent: str, admission: AdmissionSnapshot, teams: Teams) -> tuple[Part, ...]:
-    """Return the parts that kernels hold, by an agent's status. ``agent`` names its run."""
-    models = {device.uuid: device.name for device in status.devices}
-    evicted = frozenset(status.evicted or ())
-    holdings = admission.ledger.holdings
-    found: list[Part] = []
-    for kernel in unhurried(status.kernels):
-        holding = holdings.get(kernel.kernel_id)
-        team = teams.of(kernel.owner, () if holding is None else holding.requester.teams)
-        place, since = _place(kernel, kernel.kernel_id in evicted)
-        size, priority = _size(kernel.hundredths, kernel.memory_limit), WorkloadClass(kernel.workload_class).priority
-        for device in kernel.devices:
-            subject = Subject(writable(kernel.owner), team, size, priority, writable(models.get(device.uuid, "")))
-            found.append(_part(kernel, device, subject, place, since, agent))
-    return tuple(found)
+class KernelParts:
+    """The parts that kernels hold, by the agents' statuses. Those of a kernel that did not change are made once."""
+
+    def __init__(self) -> None:
+        # By agent: the names of its devices, and by kernel what its parts were made of.
+        self._made: dict[str, tuple[dict[str, str], dict[str, tuple[tuple[Any, ...], tuple[Part, ...]]]]] = {}
+
+    def of(self, status: NodeStatus, agent: str, admission: AdmissionSnapshot, teams: Teams) -> tuple[Part, ...]:
+        """Return the parts by the status of one agent. ``agent`` names its run."""
+        models = {device.uuid: device.name for device in status.devices}
+        evicted, holdings = frozenset(status.evicted or ()), admission.ledger.holdings
+        before, now, found = self._made.get(agent, ({}, {})), {}, list[Part]()
+        made = before[1] if before[0] == models else {}
+        for kernel in unhurried(status.kernels):
+            holding = holdings.get(kernel.kernel_id)
+            team = teams.of(kernel.owner, () if holding is None else holding.requester.teams)
+            causes = (kernel, team, kernel.kernel_id in evicted)
+            known = made.get(kernel.kernel_id)
+            if known is None or known[0] != causes:
+                known = causes, tuple(_parts(*causes, models, agent))
+            now[kernel.kernel_id] = known
+            found += known[1]
+        self._made[agent] = models, now
+        return tuple(found)
+
+    def forget_others(self, agents: Collection[str]) -> None:
+        """Drop the parts of agents' runs that are over."""
+        self._made = {agent: made for agent, made in self._made.items() if agent in agents}
+
+
+def _parts(kernel: KernelStatus, team: str, is_evicted: bool, models: Mapping[str, str], agent: str) -> Iterator[Part]:
+    place, since = _place(kernel, is_evicted)
+    size, priority = _size(kernel.hundredths, kernel.memory_limit), WorkloadClass(kernel.workload_class).priority
+    for device in kernel.devices:
+        subject = Subject(writable(kernel.owner), team, size, priority, writable(models.get(device.uuid, "")))
+        yield _part(kernel, device, subject, place, since, agent)
 
 
 def waiting_of(statuses: Iterable[NodeStatus], admission: AdmissionSnapshot, teams: Teams) -> tuple[Part, ...]:

@@ -8,7 +8,7 @@ which the gateways of one start of the machine share; the wall clock only names 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from jupyter_aliquot.gateway.base.gil import unhurried
@@ -65,7 +65,7 @@ class Meter:
         self._missing: dict[PartKey, int] = {}
 
     def take(self, look: Look) -> list[Entry]:
-        """Count up to this look, and return what there is to count.
+        """Count up to this look, and return what there is to count: one entry for each subject and day.
 
         While the agent does not answer, its kernels keep their marks: when it is back, the time
         between is counted. A part that is gone ended after the last look.
@@ -73,15 +73,17 @@ class Meter:
         if look.boot != self.last.boot:
             # No kernel outlives its machine, and monotonic time began anew.
             self.marks, self.last, self._missing = {}, Moment(), {}
-        found: list[Entry] = []
+        # Summed at once: the garbage collector would look at an entry of each of a thousand parts.
+        found: dict[tuple[int, Subject], Amounts] = {}
         marks = self.marks if look.has_only_new else self._kept(look)
         for part in unhurried((*(look.parts or ()), *look.waiting)):
             marks[part.key], entries = self._count(part, look)
-            found += entries
+            for entry in entries:
+                _add(found, entry)
         self.marks = marks
         if look.parts is not None and not look.has_only_new:
             self.last = Moment(look.boot, look.monotonic)
-        return found
+        return [Entry(day, subject, amounts) for (day, subject), amounts in found.items()]
 
     def _kept(self, look: Look) -> dict[PartKey, Mark]:
         """Return the marks that stay while nothing is said of their parts."""
@@ -181,11 +183,7 @@ def _stretches(before: Part, part: Part, wall: int, milliseconds: int) -> Iterab
     return [one for one in stretches if one[3]]
 
 
-def summed(entries: Iterable[Entry]) -> Mapping[tuple[int, Subject], Amounts]:
-    """Return the sums by day and subject."""
-    found: dict[tuple[int, Subject], Amounts] = {}
-    for entry in unhurried(entries):
-        key = (entry.day, entry.subject)
-        known = found.get(key)
-        found[key] = entry.amounts if known is None else known + entry.amounts
-    return found
+def _add(sums: dict[tuple[int, Subject], Amounts], entry: Entry) -> None:
+    key = (entry.day, entry.subject)
+    known = sums.get(key)
+    sums[key] = entry.amounts if known is None else known + entry.amounts

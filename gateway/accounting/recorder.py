@@ -29,7 +29,7 @@ from jupyter_aliquot.provisioner.resources import Request
 from .book import Book, BookSettings, Spending
 from .budgets import BudgetCheck, BudgetUse
 from .counters import usage_counters
-from .looks import THIS_NODE, Look, Teams, agent_run, parts_of, waiting_of
+from .looks import THIS_NODE, KernelParts, Look, Teams, agent_run, waiting_of
 from .query import Answer, Question
 from .questions import Questions
 
@@ -69,6 +69,8 @@ class UsageAccounting:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=_THREAD)
         is_in_memory = settings is None or settings.path is None
         self._questions = None if self._book is None else Questions(self._book, is_in_memory, self._thread)
+        # Used by that thread alone.
+        self._parts = KernelParts()
         self._waiting = 0
         self._last = -float("inf")
         self._kernels: frozenset[str] = frozenset()
@@ -113,8 +115,10 @@ class UsageAccounting:
         def take() -> None:
             # A thousand kernels, perhaps: the loop does not wait for them.
             teams = Teams(quotas)
-            found = (parts_of(status, agent, admission, teams) for agent, status in agents.items())
+            known = KernelParts() if has_only_new else self._parts
+            found = (known.of(status, agent, admission, teams) for agent, status in agents.items())
             parts = tuple(chain.from_iterable(found)) if agents else None
+            known.forget_others(agents.keys())
             waiting = () if has_only_new else waiting_of(agents.values(), admission, teams)
             book.take(Look(wall, now, boot, parts, waiting, away, has_only_new), periods)
 

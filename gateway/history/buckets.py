@@ -78,16 +78,18 @@ class OpenSteps:
         self._step_seconds = step_seconds
         self._sums: dict[tuple[int, Key], _Sums] = {}
 
-    def add(self, found: Iterable[Sample], end: float, seconds: float) -> None:
-        """Add samples of the ``seconds`` before ``end``."""
-        divided = list(parts(end, seconds, self._step_seconds))
-        for sample in unhurried(found):
-            for at, inside in divided:
-                key = (at, sample.subject.key)
-                sums = self._sums.get(key)
-                if sums is None:
-                    sums = self._sums[key] = _Sums(sample.subject)
-                sums.add(sample, inside)
+    def parts(self, end: float, seconds: float) -> list[tuple[int, float]]:
+        """Divide the ``seconds`` before ``end`` among the steps."""
+        return list(parts(end, seconds, self._step_seconds))
+
+    def add(self, sample: Sample, divided: Iterable[tuple[int, float]]) -> None:
+        """Add a sample of the time that `parts` divided."""
+        key = sample.subject.key
+        for at, inside in divided:
+            sums = self._sums.get((at, key))
+            if sums is None:
+                sums = self._sums[at, key] = _Sums(sample.subject)
+            sums.add(sample, inside)
 
     def take(self) -> list[Point]:
         """Return what was added since the last call; steps that grow on have another part later."""

@@ -129,9 +129,12 @@ class HistoryKeeper:
             self._log.info("history=gap the clock went by %+.0f s", reading.wall - before.wall)
             self._doubt_until = reading.monotonic + _DOUBT_SECONDS
         elif before is not None and not is_gap(before, reading, self._settings.longest_gap_seconds):
-            found = list(samples(before, reading))
-            for steps in self._steps.values():
-                steps.add(found, reading.wall, reading.monotonic - before.monotonic)
+            seconds = reading.monotonic - before.monotonic
+            open_steps = [(steps, steps.parts(reading.wall, seconds)) for steps in self._steps.values()]
+            # One at a time: the garbage collector would look at a thousand, and at their values.
+            for sample in samples(before, reading):
+                for steps, divided in open_steps:
+                    steps.add(sample, divided)
         due = [step for step, at in self._write_at.items() if reading.monotonic >= at]
         self._write(due, reading.wall, reading.monotonic)
 

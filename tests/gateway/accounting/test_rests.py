@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_aliquot.gateway.accounting.looks import Teams, parts_of, waiting_of
+from jupyter_aliquot.gateway.accounting.looks import KernelParts, Part, Place, Teams, waiting_of
 from jupyter_aliquot.gateway.accounting.recorder import AccountingSources, UsageAccounting
 from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.gateway.scheduling.ledger import KernelRef
 from jupyter_aliquot.gateway.scheduling.queue import pending_of
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
+from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 from jupyter_aliquot.provisioner.resources import GpuShare, Request
 from tests.gateway.history.node import node
 
@@ -36,9 +37,9 @@ def test_a_look_rests_at_each_kernel(tmp_path: Path, rests: Counter[str]) -> Non
             rests.clear()
             life.go(10_000)
         thread.submit(life.look, parts).result()
-    works = ("meter", "sums", "sums since the start", "marks", "rows of marks", "charges of a period")
-    days_of_one_subject = 1
-    assert rests == {"counts": KERNELS * len(works) + days_of_one_subject}
+    works = ("meter", "marks", "rows of marks")
+    of_one_subject = ("sums", "sums since the start", "charges of a period", "days")
+    assert rests == {"counts": KERNELS * len(works) + len(of_one_subject)}
 
 
 def test_the_parts_of_kernels_and_requests_are_read_with_rests(rests: Counter[str]) -> None:
@@ -46,10 +47,31 @@ def test_the_parts_of_kernels_and_requests_are_read_with_rests(rests: Counter[st
     admission = AdmissionSnapshot("ok", "", (), pending=pending)
     status = node(kernels=KERNELS)
     with ThreadPoolExecutor(1, "counts") as thread:
-        thread.submit(parts_of, status, "1.0", admission, Teams(None)).result()
+        thread.submit(KernelParts().of, status, "1.0", admission, Teams(None)).result()
         assert rests == {"counts": KERNELS}
         thread.submit(waiting_of, [status], admission, Teams(None)).result()
     assert rests == {"counts": 2 * KERNELS}
+
+
+def test_the_parts_of_a_kernel_are_made_again_only_when_it_changed() -> None:
+    known, teams, admission = KernelParts(), Teams(None), AdmissionSnapshot("ok", "", ())
+    status = node(kernels=2)
+
+    def look(told: NodeStatus) -> tuple[Part, ...]:
+        found = known.of(told, "1.0", admission, teams)
+        assert found == KernelParts().of(told, "1.0", admission, teams)
+        return found
+
+    first = look(status)
+    assert [one is other for one, other in zip(look(status), first, strict=True)] == [True, True]
+    changed = replace(status, kernels=(status.kernels[0], replace(status.kernels[1], hundredths=50)))
+    assert [one is other for one, other in zip(look(changed), first, strict=True)] == [True, False]
+    renamed = replace(status, devices=tuple(replace(one, name="another model") for one in status.devices))
+    assert {one.subject.model for one in look(renamed)} == {"another model"}
+    evicted = replace(status, evicted=(status.kernels[0].kernel_id,))
+    assert [one.place for one in look(evicted)] == [Place.WAITING, Place.ON_GPU]
+    known.forget_others(())
+    assert look(status)[0] is not first[0]
 
 
 async def test_a_kernel_that_comes_is_looked_at_alone_and_counts_though_it_goes_at_once(rests: Counter[str]) -> None:

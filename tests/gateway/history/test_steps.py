@@ -19,8 +19,8 @@ def a_sample(used: float | None, busy: float | None = None) -> Sample:
 
 def test_a_mean_is_weighted_by_time_and_extremes_are_kept() -> None:
     steps = OpenSteps(10)
-    steps.add([a_sample(100)], 1004, 3)
-    steps.add([a_sample(700)], 1005, 1)
+    steps.add(a_sample(100), steps.parts(1004, 3))
+    steps.add(a_sample(700), steps.parts(1005, 1))
     [point] = steps.take()
     assert (point.at, point.seconds) == (1000, 4)
     assert (figure(point.least), figure(point.mean), figure(point.most)) == (100, 250, 700)
@@ -33,8 +33,8 @@ def test_a_stretch_over_steps_is_divided_among_them() -> None:
 
 def test_a_figure_that_is_known_for_a_while_has_the_mean_of_that_while() -> None:
     steps = OpenSteps(10)
-    steps.add([a_sample(100, busy=None)], 1002, 2)
-    steps.add([a_sample(100, busy=0.5)], 1004, 2)
+    steps.add(a_sample(100, busy=None), steps.parts(1002, 2))
+    steps.add(a_sample(100, busy=0.5), steps.parts(1004, 2))
     [point] = steps.take()
     assert figure(point.mean, "busy_gpus") == 0.5
     assert figure(point.mean, "share_used") is None
@@ -42,9 +42,9 @@ def test_a_figure_that_is_known_for_a_while_has_the_mean_of_that_while() -> None
 
 def test_a_step_that_grows_on_after_it_was_taken_has_the_rest_alone() -> None:
     steps = OpenSteps(10)
-    steps.add([a_sample(1)], 1012, 4)
+    steps.add(a_sample(1), steps.parts(1012, 4))
     assert [(point.at, point.seconds) for point in steps.take()] == [(1000, 2), (1010, 2)]
-    steps.add([a_sample(1)], 1015, 3)
+    steps.add(a_sample(1), steps.parts(1015, 3))
     assert [(point.at, point.seconds) for point in steps.take()] == [(1010, 3)]
     assert steps.take() == []
 
