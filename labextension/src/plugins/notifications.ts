@@ -64,7 +64,8 @@ export const notifications = (
   if (notebooks) {
     followComms(notebooks, announcer, trans);
   }
-  void followSettings(settings, model, [announcer, invitations]);
+  // No request before the page is there.
+  void app.restored.then(() => followSettings(settings, model, [announcer, invitations]));
 };
 
 /** Notify the user when a widget's message does not reach its kernel. */

@@ -21,6 +21,6 @@ export const picker = (
   const { kernelspecs } = app.serviceManager;
   const known = kernelspecs instanceof KnownSpecs ? kernelspecs : new KnownSpecs(kernelspecs, () => client.sizes());
   // The settings editor shows loaded settings only, and a disabled plugin does not load its own.
-  void settingRegistry?.load(STOCK_PLUGIN_ID).catch(() => undefined);
+  void app.restored.then(() => settingRegistry?.load(STOCK_PLUGIN_ID)).catch(() => undefined);
   return new SizedDialogs({ known, client, model, translator: translator ?? nullTranslator, settingRegistry });
 };
