@@ -368,7 +368,6 @@ def test_no_line_of_the_devices_is_cut_when_a_notice_comes(a_panel: ScriptedPane
 
 
 def test_axe_finds_nothing_in_either_theme(a_panel: ScriptedPanel) -> None:
-    a_panel.script.body["kernels"][0]["interception"] = "failed: told so"
     a_panel.script.body["devices"][0].update(swapped_bytes=3 * GIB, mine_swapped_bytes=GIB)
     stranger = a_panel.script.a_kernel(id="g-1", owner="grace")
     a_panel.script.body["kernels"].append(stranger)
@@ -377,6 +376,8 @@ def test_axe_finds_nothing_in_either_theme(a_panel: ScriptedPanel) -> None:
         "role": "admin",
         "gpu_limit": {"gpus": 2, "held_gpus": 1, "left_gpus": 1},
     }
+    # The last one, so that a page that shows it has all: a poll may come between two of these lines.
+    a_panel.script.body["kernels"][0]["interception"] = "failed: told so"
     a_panel.shown.get_by_text("told so").wait_for()
     folded = a_panel.shown.get_by_role("button", name="Actions and details of train.ipynb")
     folded.click()
