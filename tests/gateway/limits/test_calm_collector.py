@@ -26,10 +26,10 @@ class Knot:
         self.itself = self
 
 
-def old_garbage() -> weakref.ref[Knot]:
+def old_garbage(generation: int = 0) -> weakref.ref[Knot]:
     """Return a reference to garbage that was alive at an earlier collection."""
     knot = Knot()
-    gc.collect(1)
+    gc.collect(generation)
     return weakref.ref(knot)
 
 
@@ -79,10 +79,11 @@ def test_another_collector_is_left_as_it_is(now: list[float]) -> None:
     assert (gc.get_threshold(), list(gc.callbacks), gc.get_freeze_count()) == before
 
 
+@pytest.mark.parametrize("generation", [0, 1])
 def test_what_survived_a_look_is_left_out_until_all_is_looked_at_again(
-    now: list[float], collector: CalmCollector
+    now: list[float], collector: CalmCollector, generation: int
 ) -> None:
-    is_there = old_garbage()
+    is_there = old_garbage(generation)
     gc.collect()
     assert is_there() is not None
     more = [Knot() for _ in range(gc.get_freeze_count() // 5)]
