@@ -146,9 +146,14 @@ class Loads:
         found = self.of_kernels.get(kernel_id) or self.of_earlier.get((owner, kernelspec))
         return None if found is None else Neighbor(found, is_normal)
 
+    @property
+    def has_any(self) -> bool:
+        """Return whether a kernel was measured."""
+        return bool(self.of_kernels or self.of_earlier)
+
     def newcomer(self, owner: str, kernelspec: str, share: float, *, is_normal: bool) -> Neighbor | None:
         """Return a kernel that is to start with this share of a device; None while no kernel was measured."""
-        if not self.of_kernels and not self.of_earlier:
+        if not self.has_any:
             return None
         found = self.of_earlier.get((owner, kernelspec))
         if found is not None:

@@ -269,13 +269,14 @@ class LedgerSnapshot:
 
     def _neighbors(self) -> Mapping[str, tuple[Neighbor, ...]]:
         """Return the kernels of each device that were measured."""
-        found: dict[str, tuple[Neighbor, ...]] = {}
-        for holding in self.holdings.values() if self.loads is not NO_LOADS else ():
+        found: dict[str, list[Neighbor]] = {}
+        # While none was measured, a look at a thousand takes most of a cycle's time.
+        for holding in self.holdings.values() if self.loads.has_any else ():
             if holding.is_evicted or (neighbor := self.neighbor_of(holding)) is None:
                 continue
             for quota in holding.grant.quotas:
-                found[quota.uuid] = (*found.get(quota.uuid, ()), neighbor)
-        return found
+                found.setdefault(quota.uuid, []).append(neighbor)
+        return {uuid: tuple(there) for uuid, there in found.items()}
 
     def neighbor_of(self, holding: Holding) -> Neighbor | None:
         """Return a kernel as others on its devices feel it; None where it was never measured."""
