@@ -236,6 +236,7 @@ def run_command(folder: Path, gpu: str, *phases: str) -> None:
     subprocess.run(command, capture_output=True, timeout=60, check=False, env={**os.environ, "PATH": str(folder)})
 
 
+@pytest.mark.soak(alone="builds for a bare machine once more")
 def test_without_a_gpu_it_says_so_and_the_build_still_runs(tmp_path: Path) -> None:
     if gpu_tests.has_nvidia():
         pytest.skip("this machine has an NVIDIA driver")

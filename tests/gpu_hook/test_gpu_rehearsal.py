@@ -61,6 +61,7 @@ def a_bare_environment(tmp_path: Path) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(site), "CUDA_INCLUDE": str(headers), "NVML_INCLUDE": str(headers)}
 
 
+@pytest.mark.soak(alone="builds for a bare machine once more")
 def test_the_gpu_tests_run_on_a_machine_that_has_no_jupyter(a_bare_environment: dict[str, str], tmp_path: Path) -> None:
     base = Path(sys.base_prefix) / "bin" / f"python3.{sys.version_info.minor}"
     out = tmp_path / "results"

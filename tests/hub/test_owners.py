@@ -64,6 +64,7 @@ def users() -> Iterator[Users]:
         yield Users(hub)
 
 
+@pytest.mark.soak(alone="starts one more Hub")
 def test_the_hub_says_that_kernels_are_their_owners_by_default(users: Users) -> None:
     assert "run_kernels_as" not in (users.hub.home / "jupyterhub_config.py").read_text()
     assert "kernels run as their owners' accounts, as LocalProcessSpawner starts the servers" in users.hub.log

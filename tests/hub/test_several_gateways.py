@@ -210,6 +210,7 @@ def test_the_doctor_looks_at_each_gateway(a_hub: HubProcess) -> None:
     assert not [text for one in found.values() for text in (one.found, one.remedy) if TOKEN in text]
 
 
+@pytest.mark.soak(alone="starts one more gateway")
 def test_a_choice_that_went_down_is_told_and_another_one_starts(
     a_hub: HubProcess, second_gateway: subprocess.Popen[bytes]
 ) -> None:

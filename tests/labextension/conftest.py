@@ -18,7 +18,7 @@ sys.path.insert(0, str(HERE))  # take_screenshot.py, a program, shares these mod
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
-    from tests.labextension.lab_page import LabPage
+    from tests.labextension.lab_page import VIEWPORT, LabPage
     from tests.labextension.lab_process import BROWSER, CHROMIUM_ARGS, LabProcess
     from tests.labextension.server_processes import (
         GatewayProcess,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
     from tests.labextension.status_script import StatusScript
 else:
-    from lab_page import LabPage
+    from lab_page import VIEWPORT, LabPage
     from lab_process import BROWSER, CHROMIUM_ARGS, LabProcess
     from server_processes import GatewayProcess, NotebookProcess, labs_side_by_side, why_no_notebook
     from status_script import StatusScript
@@ -166,17 +166,16 @@ def a_script(a_page: Page) -> StatusScript:
 
 @contextlib.contextmanager
 def _an_open_page(browser: Browser, lab: LabProcess) -> Iterator[LabPage]:
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context = browser.new_context(viewport=VIEWPORT)
     context.set_default_timeout(60_000)
     yield LabPage(context.new_page()).open(lab.lab_url)
     context.close()
 
 
 @pytest.fixture(scope="module")
-def a_shared_page(an_aliquot_lab: LabProcess, a_browser: Browser) -> Iterator[LabPage]:
-    """Lab with Aliquot in one page for a module's tests: to load it takes three seconds of a core."""
-    with _an_open_page(a_browser, an_aliquot_lab) as lab:
-        yield lab
+def a_shared_page(an_aliquot_lab: LabProcess, a_browser: Browser) -> LabPage:
+    """Lab with Aliquot in one page for all modules: to load it takes three seconds of a core."""
+    return _keep("page", lambda: _an_open_page(a_browser, an_aliquot_lab))
 
 
 @pytest.fixture

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from playwright.sync_api import ConsoleMessage, Error, Locator, Page
+    from playwright.sync_api import ConsoleMessage, Error, Locator, Page, ViewportSize
 
     from tests.labextension.accessibility import violations
 else:
     from accessibility import violations
 
+VIEWPORT: ViewportSize = {"width": 1280, "height": 800}
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 _PANEL_ID = "aliquot-gpu-kernels"
 _OF_JUPYTER = [
@@ -69,6 +70,7 @@ class LabPage:
 
     def clear(self) -> None:
         """Close all widgets in the page, for the next test that uses it."""
+        self.page.set_viewport_size(VIEWPORT)
         self.page.evaluate(_CLEAR)
         self.page.locator(".jp-Dialog").wait_for(state="detached")
         self.page.locator(".Toastify__toast").first.wait_for(state="detached")

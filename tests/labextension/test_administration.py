@@ -110,6 +110,7 @@ def test_an_administrator_sees_the_kernels_of_two_users_writes_to_one_and_ends_t
     assert [error for error in ada.errors if "409" not in error] == [], "the browser logs the refusal of the resize"
 
 
+@pytest.mark.soak(alone="a long browser test")
 def test_an_administrator_swaps_a_users_kernel_out_and_restores_it(
     a_shared_gateway: GatewayWithPages, labs_of_two: list[LabProcess], pages: Callable[[], Page]
 ) -> None:

@@ -46,6 +46,7 @@ def test_axe_sees_text_that_is_too_faint_and_our_empty_parts_pass_in_both_themes
         assert lab.violations("#aliquot-gpu-kernels") == [], theme
 
 
+@pytest.mark.soak(alone="a long browser test")
 def test_a_reload_waits_until_lab_has_noted_what_is_open(an_unscripted_lab: LabPage, a_plain_lab: LabProcess) -> None:
     """Lab notes its open widgets when its layout has been still for a while.
 

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
     from tests.labextension.lab_process import LabProcess
 
 from gpu_cells import work
@@ -24,11 +22,11 @@ pytestmark = pytest.mark.browser
 _WORK = work(256, 5)
 
 
-def test_a_kernel_that_works_is_in_the_history(an_aliquot_lab: LabProcess, a_page: Page) -> None:
+def test_a_kernel_that_works_is_in_the_history(an_aliquot_lab: LabProcess, a_real_lab: LabPage) -> None:
+    lab, a_page = a_real_lab, a_real_lab.page
     cell = {"cell_type": "code", "id": "work", "source": _WORK, "metadata": {}, "outputs": [], "execution_count": None}
     notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
     (an_aliquot_lab.notebooks / "works.ipynb").write_text(json.dumps(notebook))
-    lab = LabPage(a_page).open(an_aliquot_lab.lab_url)
     lab.open_notebook("works.ipynb", "python3.gpu-0.25")
     lab.start_command("notebook:run-all-cells")
     a_page.locator(".jp-OutputArea-output", has_text="worked!").wait_for()
@@ -54,4 +52,3 @@ def test_a_kernel_that_works_is_in_the_history(an_aliquot_lab: LabProcess, a_pag
     assert box is not None
     assert box["height"] > 200, "a page that is too low for its charts scrolls"
     assert lab.errors == []
-    an_aliquot_lab.end_kernels()

@@ -122,6 +122,7 @@ def test_a_kernel_that_is_shared_is_told_used_and_lost_again(a_day: Day) -> None
     assert bob.kernel_ids() == []
 
 
+@pytest.mark.soak(alone="a long browser test")
 def test_an_administrator_has_the_view_in_lab_and_the_page_of_the_hubs_service(a_day: Day, a_browser: Browser) -> None:
     """Both are below prefixes of the Hub, with a login of their own each; writing needs its XSRF token."""
     hub, alice = a_day.hub, a_day.alice

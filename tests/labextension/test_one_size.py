@@ -93,6 +93,7 @@ def test_a_resize_leaves_a_consoles_cells_and_a_cell_that_runs_as_they_are(
     assert a_real_lab.errors == []
 
 
+@pytest.mark.soak(alone="a long browser test")
 def test_a_page_whose_server_was_away_learns_the_size_that_was_given_before_it_came_back(a_page: Page) -> None:
     options = ("--Aliquot.keep_kernels=auto",)
     with LabProcess(with_aliquot=True, options=options, port=free_port()) as server:
@@ -111,6 +112,7 @@ def test_a_page_whose_server_was_away_learns_the_size_that_was_given_before_it_c
             server.end_kernels()
 
 
+@pytest.mark.soak(alone="a long browser test")
 def test_a_users_own_server_in_gateway_mode_tells_the_size_that_its_kernel_has_on_the_gateway(
     alices_lab: LabProcess, a_page: Page
 ) -> None:
@@ -123,6 +125,7 @@ def test_a_users_own_server_in_gateway_mode_tells_the_size_that_its_kernel_has_o
         alices_lab.end_kernels()
 
 
+@pytest.mark.soak(alone="a long browser test")
 def test_notebook_7_tells_one_size(a_notebook_server: NotebookProcess, a_page: Page) -> None:
     a_notebook_server.end_kernels()
     path = an_empty_notebook(a_notebook_server.notebooks, _a_name(), "python3.gpu-0.25")

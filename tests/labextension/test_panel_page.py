@@ -49,6 +49,7 @@ def test_palette_shows_the_panel_and_the_keyboard_opens_the_notebook(
     a_scripted_lab.page.locator("#jp-main-dock-panel").get_by_role("tab", name="by-keyboard.ipynb").wait_for()
 
 
+@pytest.mark.soak(alone="a long browser test")
 def test_place_of_the_panel_survives_a_reload(a_scripted_lab: LabPage) -> None:
     page = a_scripted_lab.page
     a_scripted_lab.show_panel().get_by_text("train.ipynb").wait_for()

@@ -68,6 +68,7 @@ def test_a_page_reconnects_by_itself_and_shows_the_running_cells_whole_output(
     a_page.locator("#jp-main-statusbar").get_by_text("| Idle").wait_for()
 
 
+@pytest.mark.soak(alone="a long browser test")
 def test_a_panel_whose_gateway_is_lost_says_so_and_hears_of_changes_again(
     a_mortal_lab: LabProcess, a_page: Page
 ) -> None:
@@ -171,6 +172,7 @@ def test_a_cell_that_was_lost_with_its_server_ends_as_not_run_and_can_be_run_aga
     _lose_a_cell(a_page, a_mortal_lab)
 
 
+@pytest.mark.soak(alone="a long browser test")
 def test_a_cell_that_was_lost_with_the_gateway_ends_as_not_run_on_a_users_own_server(
     a_mortal_gateway: GatewayProcess, a_page: Page
 ) -> None:

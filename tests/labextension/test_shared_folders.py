@@ -118,6 +118,7 @@ def test_a_folder_is_shared_accepted_and_ended_by_an_administrator(
     assert [lab.errors for lab in (bob, ada)] == [[], []]
 
 
+@pytest.mark.soak(alone="a long browser test")
 def test_an_invitation_is_told_once_and_no_more_once_it_is_answered(
     labs_of_two: list[LabProcess], pages: Callable[[], Page]
 ) -> None:

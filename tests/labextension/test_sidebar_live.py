@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
     from tests.labextension.gpu_cells import hold
     from tests.labextension.lab_page import LabPage
     from tests.labextension.lab_process import LabProcess
@@ -30,11 +28,10 @@ _USES_LESS = "([bar, bytes]) => Number(bar.getAttribute('aria-valuenow')) < byte
 
 
 def test_a_kernel_is_resized_swapped_out_brought_back_and_shut_down_from_the_sidebar(
-    an_aliquot_lab: LabProcess, a_page: Page
+    an_aliquot_lab: LabProcess, a_real_lab: LabPage
 ) -> None:
-    an_aliquot_lab.end_kernels()  # its memory would come and go in the device's figures
+    lab, a_page = a_real_lab, a_real_lab.page
     path = _a_notebook(an_aliquot_lab)
-    lab = LabPage(a_page).open(an_aliquot_lab.lab_url)
     panel = lab.show_panel()
     lab.open_notebook(path, "python3.gpu-0.25")
     lab.start_command("notebook:run-all-cells")

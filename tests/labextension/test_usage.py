@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
     from tests.labextension.lab_page import LabPage
     from tests.labextension.lab_process import LabProcess
     from tests.labextension.server_processes import an_empty_notebook
@@ -20,9 +18,9 @@ else:
 pytestmark = pytest.mark.browser
 
 
-def test_a_users_month_is_shown_by_size_and_saved_as_csv(an_aliquot_lab: LabProcess, a_page: Page) -> None:
+def test_a_users_month_is_shown_by_size_and_saved_as_csv(an_aliquot_lab: LabProcess, a_real_lab: LabPage) -> None:
+    lab, a_page = a_real_lab, a_real_lab.page
     path = an_empty_notebook(an_aliquot_lab.notebooks, "hours.ipynb", "python3.gpu-0.25")
-    lab = LabPage(a_page).open(an_aliquot_lab.lab_url)
     lab.open_notebook(path, "python3.gpu-0.25")
     a_page.wait_for_function(_IS_COUNTED, polling=200)
     lab.finish_command("aliquot:show-usage")
@@ -42,7 +40,6 @@ def test_a_users_month_is_shown_by_size_and_saved_as_csv(an_aliquot_lab: LabProc
     shown.get_by_text("This month has not begun.").wait_for()
     shown.get_by_text("Held: size times the time on the GPU or swapped out. Charged: what is held").wait_for()
     assert lab.errors == []
-    an_aliquot_lab.end_kernels()
 
 
 # The gateway looks at the kernels every few seconds.

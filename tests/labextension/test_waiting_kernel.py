@@ -76,10 +76,11 @@ def behind_the_hub(a_browser: Browser) -> Iterator[Desk]:
         context.close()
 
 
-_SOAK_ALONE = pytest.mark.soak(alone="a long browser test")  # behind the Hub is gateway mode, too
+_SOAK_ALONE = pytest.mark.soak(alone="a long browser test")
+_ELSEWHERE = [pytest.param(name, marks=_SOAK_ALONE) for name in ("gateway_mode", "behind_the_hub")]
 
 
-@pytest.fixture(params=["own_server", pytest.param("gateway_mode", marks=_SOAK_ALONE), "behind_the_hub"])
+@pytest.fixture(params=["own_server", *_ELSEWHERE])
 def a_desk(request: pytest.FixtureRequest, a_page: Page) -> Iterator[Desk]:
     a_page.on("dialog", lambda dialog: dialog.accept())  # the page leaves a notebook that is not saved
     desk: Desk = request.getfixturevalue(request.param)

@@ -30,7 +30,7 @@ _HAS_NO_KERNEL = "() => jupyterapp.shell.currentWidget.sessionContext.hasNoKerne
 _SELECT = "index => { jupyterapp.shell.currentWidget.content.activeCellIndex = index; }"
 _IS_FOCUSED = "text => document.activeElement?.innerText === text"
 _CELLS = ("kept = 40 + 2", "print('it is', kept)")
-_OF_LAB_AND_GATEWAY = ["own_server", "gateway_mode"]
+_OF_LAB_AND_GATEWAY = ["own_server", pytest.param("gateway_mode", marks=pytest.mark.soak(alone="a long browser test"))]
 
 
 @pytest.fixture
@@ -206,6 +206,7 @@ def test_a_kernel_that_waits_for_its_memory_or_for_more_says_so_and_offers_to_sw
     desk.end_kernels()
 
 
+@pytest.mark.soak(alone="a long browser test")
 def test_notebook_7_offers_the_ways_out(a_notebook_server: NotebookProcess, a_page: Page) -> None:
     a_notebook_server.end_kernels()
     path = an_empty_notebook(a_notebook_server.notebooks, "waits.ipynb", "python3.gpu-1", "print('it', 'ran')")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import pytest
 
 _DYING = """
 import os, signal
@@ -55,3 +59,10 @@ ENDS = {
     "process ended, relay not": Point(PROVISIONER, "AliquotProvisioner", "_let_go"),
     "ended, record not removed": Point(RECORDS, "KernelRecords", "remove"),
 }
+
+
+def cases(points: Mapping[str, Point], everyday: Collection[str]) -> list[Any]:
+    """Return the points as parameters of a test; those that are not named are for `make soak` alone."""
+    rare = pytest.mark.soak(alone="kills gateways at one more point")
+    assert points.keys() >= set(everyday)
+    return [pytest.param(one, id=name, marks=() if name in everyday else rare) for name, one in points.items()]

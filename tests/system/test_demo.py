@@ -135,7 +135,9 @@ def test_claims_that_do_not_hold_end_the_demo_with_an_error(a_changed_quickstart
     assert "Traceback" not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.soak(alone="starts the demo once more"))]
+)
 def test_an_interrupted_demo_ends_what_it_started(number: signal.Signals, eventually: Callable[..., Any]) -> None:
     demo = Demo()
     demo.wait_for("cell compute")

@@ -103,6 +103,7 @@ def swaps(kernels: list[Any]) -> int:
     return sum(kernel.on_node()["residency"]["swaps_out"] for kernel in kernels)
 
 
+@pytest.mark.soak(alone="computes for a minute")
 @pytest.mark.timeout(300)
 def test_notebooks_that_own_four_cards_compute_what_they_compute_alone(a_server: Any) -> None:
     seeds = list(range(COUNT))

@@ -168,7 +168,10 @@ def test_notices_with_garbage_are_refused_and_leave_no_descriptor(
     assert worker.end() == (0, "")
 
 
-@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+@pytest.mark.parametrize(
+    "sanitizer",
+    [pytest.param("address,undefined", marks=pytest.mark.soak(alone="a minute under a sanitizer")), "thread"],
+)
 def test_peers_that_come_and_go_under_load_are_clean(
     sanitizer: str, a_null_node: Any, make_worker: Callable[..., Worker], activity_files: Any
 ) -> None:

@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 ROUNDS, DEVICES = 4 * int(os.environ.get("ALIQUOT_SOAK", "1")), 2
 
 
-@pytest.mark.soak
+@pytest.mark.soak(alone="a minute under a sanitizer")
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 def test_what_ends_while_launches_wait_is_clean(
     sanitizer: str,

@@ -38,7 +38,13 @@ def lost(ring: Ring, name: str, *, is_half_open: bool) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("is_half_open", [False, True], ids=["connections end", "connections stay open"])
+@pytest.mark.parametrize(
+    "is_half_open",
+    [
+        pytest.param(False, id="connections end", marks=pytest.mark.soak(alone="starts one more cluster")),
+        pytest.param(True, id="connections stay open"),
+    ],
+)
 def test_a_kernel_of_a_deleted_node_says_so_and_starts_on_another_one(is_half_open: bool) -> None:
     with a_ring() as ring, ExitStack() as stack:
         kernel, other = ring.server.start("box.gpu-0.25"), ring.server.start("box.gpu-1")

@@ -60,6 +60,9 @@ def kill_agent(ring: Ring, kernel: Kernel) -> None:
     node_of(ring, kernel).replace_agent()
 
 
+SOAK_ALONE = pytest.mark.soak(alone="kills one more part of a cluster")
+
+
 def restart_kubelet(ring: Ring, kernel: Kernel) -> None:
     node_of(ring, kernel).node.kubelet.restart()
 
@@ -68,12 +71,12 @@ def restart_kubelet(ring: Ring, kernel: Kernel) -> None:
     ("kill", "keeps_output"),
     [
         # The ways of output: what is made while one is cut, or was on it, is lost.
-        (kill_gateway, False),
+        pytest.param(kill_gateway, False, marks=SOAK_ALONE),
         (kill_relay, False),
         (kill_sidecar, False),
         (kill_relay_host, True),
         (kill_agent, True),
-        (restart_kubelet, True),
+        pytest.param(restart_kubelet, True, marks=SOAK_ALONE),
     ],
 )
 def test_a_kernel_keeps_its_memory_and_its_cells(

@@ -25,7 +25,9 @@ def holders(ring: Ring) -> list[dict[str, Any]]:
     return [one for one in found if (one["metadata"].get("labels") or {}).get("aliquot.dev/role") == "holder"]
 
 
-@pytest.mark.parametrize("queueing", ["kueue", "kai"])
+@pytest.mark.parametrize(
+    "queueing", ["kueue", pytest.param("kai", marks=pytest.mark.soak(alone="starts one more cluster"))]
+)
 def test_kernels_run_on_gpus_of_holders_that_the_queue_admitted(queueing: str) -> None:
     with a_ring(HOLDERS.format(queueing=queueing), "--hold-softgpu") as ring:
         kernel = ring.server.start("box.gpu-0.25")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from memory_cells import CHECK, FILL, GPU
 
 from jupyter_aliquot.gpu_hook.client.client import query
@@ -76,6 +77,7 @@ def test_kernels_leave_a_gpu_that_is_taken_with_their_contexts_and_come_back_wit
         kernel.end()
 
 
+@pytest.mark.soak(alone="starts one more cluster")
 def test_kernels_leave_a_gpu_whose_holder_is_killed() -> None:
     """Kill it as an eviction by the node does, and the OOM killer: without a grace period."""
     with a_ring(HOLDERS, HELD) as ring:
@@ -97,6 +99,7 @@ def test_kernels_leave_a_gpu_whose_holder_is_killed() -> None:
         kernel.end()
 
 
+@pytest.mark.soak(alone="starts one more cluster")
 def test_a_kernel_waits_for_its_own_gpu_while_another_one_of_its_node_is_free() -> None:
     four = HOLDERS.replace("= 2", "= 4")
     with a_ring(four, HELD, "--softgpu-devices", "2") as ring:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from api_double.store import RESOURCES, Resource
-from ten_points import ENDS, RESTARTS, STARTS, Point
+from ten_points import ENDS, RESTARTS, STARTS, Point, cases
 
 from jupyter_aliquot.provisioner.kubernetes.kernel_pod import kernel_pod_name
 from jupyter_aliquot.provisioner.relay.wire.files import read_relay_records
@@ -104,7 +104,7 @@ def ended(ring: Ring, kernel_id: str) -> Any:
     return next((one["termination"] for one in listed if one["id"] == kernel_id), None)
 
 
-@pytest.mark.parametrize("point", POD_STARTS.values(), ids=POD_STARTS)
+@pytest.mark.parametrize("point", cases(POD_STARTS, ["pod created, not running"]))
 def test_a_start_that_was_answered_is_finished(point: Point, a_life: Life) -> None:
     a_life.begin(point)
     kernel_id = a_life.kernel().id
@@ -116,7 +116,7 @@ def test_a_start_that_was_answered_is_finished(point: Point, a_life: Life) -> No
     a_life.settle()
 
 
-@pytest.mark.parametrize("point", RESTARTS.values(), ids=RESTARTS)
+@pytest.mark.parametrize("point", cases(RESTARTS, ["ended for its restart, not started"]))
 def test_a_restart_that_was_asked_for_leaves_a_kernel_that_works(point: Point, a_life: Life) -> None:
     a_life.begin(point)
     kernel = a_life.kernel()
@@ -132,7 +132,7 @@ def test_a_restart_that_was_asked_for_leaves_a_kernel_that_works(point: Point, a
     a_life.settle()
 
 
-@pytest.mark.parametrize("point", ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize("point", cases(ENDS, ["ended, record not removed"]))
 def test_an_end_that_was_asked_for_is_finished(point: Point, a_life: Life) -> None:
     a_life.begin(point)
     kernel = a_life.kernel()

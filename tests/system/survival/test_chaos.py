@@ -127,7 +127,7 @@ async def kill_at_random(a_node: Any, until: float, dice: random.Random) -> Coun
     return ends
 
 
-@pytest.mark.soak
+@pytest.mark.soak(alone="kills gateways at random")
 @pytest.mark.timeout(300 if SOAK == 1 else 600 + 30 * SOAK)
 def test_a_gateway_killed_at_random_loses_no_kernel_and_no_line(a_node: Any, eventually: Any) -> None:
     dice = random.Random(int(os.environ.get("ALIQUOT_SEED", "4")))

@@ -55,7 +55,7 @@ def descriptors_of(pid: int) -> list[str]:
     return sorted(found)
 
 
-@pytest.mark.soak
+@pytest.mark.soak(alone="starts and ends kernels again and again")
 @pytest.mark.timeout(300 if SOAK == 1 else 600 + 10 * CYCLES)
 def test_kernels_that_start_and_end_leave_no_memory_and_no_descriptors(
     a_node: Any, open_tab: Any, eventually: Any

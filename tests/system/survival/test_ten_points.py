@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from ten_points import ENDS, RESTARTS, STARTS, Point
+from ten_points import ENDS, RESTARTS, STARTS, Point, cases
 
 # `aliquot serve`, which dies at a point.
 PROGRAM = """
@@ -58,7 +58,7 @@ def killed(gateway: Any) -> None:
     assert gateway.process.wait(90) == -signal.SIGKILL, gateway.log.read_text()[-3000:]
 
 
-@pytest.mark.parametrize("point", STARTS.values(), ids=STARTS)
+@pytest.mark.parametrize("point", cases(STARTS, ["kernel spawned, not bound"]))
 def test_a_start_that_was_answered_is_finished(
     point: Point, a_node: Any, open_tab: Any, settled: Any, eventually: Callable[..., Any]
 ) -> None:
@@ -74,7 +74,7 @@ def test_a_start_that_was_answered_is_finished(
     settled(after)
 
 
-@pytest.mark.parametrize("point", RESTARTS.values(), ids=RESTARTS)
+@pytest.mark.parametrize("point", cases(RESTARTS, ["asked to restart, still running"]))
 def test_a_restart_that_was_asked_for_leaves_a_kernel_that_works(
     point: Point, a_node: Any, open_tab: Any, settled: Any
 ) -> None:
@@ -90,7 +90,7 @@ def test_a_restart_that_was_asked_for_leaves_a_kernel_that_works(
     settled(after, kernel_id)
 
 
-@pytest.mark.parametrize("point", ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize("point", cases(ENDS, ["asked to end, still running"]))
 def test_an_end_that_was_asked_for_is_finished(point: Point, a_node: Any, open_tab: Any, settled: Any) -> None:
     gateway = a_node.serve(program=PROGRAM.format(code=point.code)).wait_until_up()
     kernel_id = gateway.start_kernel("python3.gpu-0.25")
