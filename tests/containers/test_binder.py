@@ -15,6 +15,8 @@ from ports import free_port
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "labextension"))
 if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
     from tests.containers import binder_image
     from tests.containers.container_engines import Engine
     from tests.labextension.lab_process import BROWSER, CHROMIUM_ARGS
@@ -69,7 +71,7 @@ def test_the_quickstart_runs_in_a_browser_in_the_image(a_binder: str, a_podman: 
         _until_it_answers(a_binder)
         page.goto(f"{a_binder}/lab/tree/examples/quickstart.ipynb?token={TOKEN}")
         page.locator("#jupyterlab-splash").wait_for(state="detached")
-        page.wait_for_function(HAS_KERNEL)
+        _until_it_has_a_kernel(page, a_podman)
         page.evaluate(RUN_ALL)
         outputs = page.evaluate(OUTPUTS)
         browser.close()
@@ -80,6 +82,17 @@ def test_the_quickstart_runs_in_a_browser_in_the_image(a_binder: str, a_podman: 
     (container,) = a_podman.client().containers.list()
     assert b"not a writable location" not in container.logs()
     assert container.exec_run(["id", "-un"]).output.decode().strip() == "jovyan", "Binder runs no image as root"
+
+
+def _until_it_has_a_kernel(page: Page, podman: Engine) -> None:
+    from playwright.sync_api import TimeoutError as Late
+
+    try:
+        page.wait_for_function(HAS_KERNEL)
+    except Late:
+        (container,) = podman.client().containers.list()
+        said = container.logs(tail=60).decode(errors="replace")
+        pytest.fail(f"the notebook got no kernel. The page: {page.inner_text('body')[:2000]}\nThe server: {said}")
 
 
 def _until_it_answers(url: str) -> None:
