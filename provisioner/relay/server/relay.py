@@ -295,7 +295,11 @@ class Relay:
         return {**hello, "pid": os.getpid()}, told
 
     def request(self, channel: str, session: str, message: Sequence[Any]) -> None:
-        """Take a request from a link. Called by LinkServer."""
+        """Take a request from a link. Called by LinkServer.
+
+        Its page may attach its session after the answer: the answer is kept.
+        """
+        self._forwarder.is_kept = True
         self._forwarder.request(channel, session, message)
 
     def attached(self) -> None:

@@ -78,6 +78,22 @@ def test_what_was_printed_while_nobody_was_attached_comes_at_the_next_attach(a_h
     asyncio.run(scene())
 
 
+def test_a_cell_that_ends_before_its_page_attaches_is_shown_to_it(a_house: House, tmp_path: Path) -> None:
+    """A gateway hands on what a page sent while its kernel started, and connects the page later."""
+
+    async def scene() -> None:
+        record = await a_house.kernel(gateway=None)  # which keeps no output by itself
+        gateway = await Gateway(record).connect(attach=False)
+        cell = gateway.execute(f"open({str(tmp_path / 'ran')!r}, 'w').close(); print(6 * 7)")
+        await until((tmp_path / "ran").exists)
+        await until_quiet(record)
+        gateway.link.attach(gateway.name)
+        await gateway.done(cell)
+        assert gateway.outputs(cell) == "42\n"
+
+    asyncio.run(scene())
+
+
 def test_a_link_that_is_lost_in_the_middle_misses_nothing_and_doubles_nothing(a_house: House) -> None:
     async def scene() -> None:
         record = await a_house.kernel()
