@@ -37,8 +37,9 @@ from .checks import check_request, refusal_without_agent, seconds_to_next_look
 from .ledger import Holding, KernelRef, Ledger, LedgerSnapshot
 from .lending.evicting import Evictor
 from .lending.tenure import resumed
-from .planner import Admit, Plan, queue_order
+from .planner import Admit, Plan
 from .queue import QueueEntry, RequestQueue, Waiting, growth_of, pending_of, return_of
+from .serving.order import queue_order
 from .snapshot import AdmissionSettings, AdmissionSnapshot, Agent
 from .wait_reason import agent_refused, agent_unavailable, not_planned
 

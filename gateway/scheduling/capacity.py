@@ -10,8 +10,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jupyter_aliquot.gateway.planning.colocation import NO_COST, Interference, Neighbor
 from jupyter_aliquot.gateway.planning.fragmentation import Fragmentation
@@ -32,10 +31,13 @@ from jupyter_aliquot.gpu_hook.placement.placement import (
 )
 from jupyter_aliquot.provisioner.resources import Request, WorkloadClass
 
-from .nodes.devices import CapacityDevice, Devices, NodeRoom, Overlay
-from .nodes.ranking import Found, Placement, Ranking, Size, on_node, ranking
+from .nodes.devices import CapacityDevice, Devices, NodeRoom, Overlay, node_facts
+from .nodes.ranking import Findings, Found, Placement, Ranking, Size, first, ranking
 
 __all__ = ["Capacity", "CapacityDevice", "Held", "NodeRoom"]
+
+if TYPE_CHECKING:
+    from .nodes.kept import KeptNodes
 
 _One = TypeVar("_One")
 _MILLI = DEVICE // WHOLE  # thousandths of a device in one hundredth
@@ -84,7 +86,7 @@ class Capacity:
     neighbors: Mapping[str, tuple[Neighbor, ...]] = field(default_factory=dict)
     model: Interference = field(default_factory=Interference)
     floor: float = 0.0
-    known: Found = field(init=False, default_factory=Found, compare=False, repr=False)
+    known: Findings = field(init=False, default_factory=Findings, compare=False, repr=False)
     _variants: dict[object, Capacity] = field(init=False, default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -96,7 +98,7 @@ class Capacity:
         if overcommit == self.overcommit:
             return self
         if overcommit not in self._variants:
-            self._variants[overcommit] = replace(self, overcommit=overcommit)
+            self._variants[overcommit] = self._alike(replace(self, overcommit=overcommit))
         return self._variants[overcommit]
 
     def without(self, uuids: frozenset[str]) -> Capacity:
@@ -104,7 +106,7 @@ class Capacity:
         if uuids <= self.closed:
             return self
         if uuids not in self._variants:
-            self._variants[uuids] = replace(self, closed=self.closed | uuids)
+            self._variants[uuids] = self._alike(replace(self, closed=self.closed | uuids))
         return self._variants[uuids]
 
     def of_device(self, uuid: str) -> Capacity:
@@ -136,6 +138,10 @@ class Capacity:
     def node_of(self, parts: Iterable[Part]) -> str:
         """Return the node of these parts; the gateway's own for parts of a device that is not known."""
         return next((self._by_uuid[part.uuid].node for part in parts if part.uuid in self._by_uuid), "")
+
+    def node_of_device(self, uuid: str) -> str:
+        """Return the node of a device that is known."""
+        return self._by_uuid[uuid].node
 
     def room_of(self, parts: Iterable[Part]) -> NodeRoom:
         """Return the facts of the node of these parts."""
@@ -176,67 +182,84 @@ class Capacity:
     def _place_anywhere(
         self, request: Request, is_together: bool, newcomer: Neighbor | None
     ) -> tuple[Part, ...] | Refusal:
-        size = (request, request.residency, is_together, newcomer)
-        differs = self.known.differs
-        ranking = (self.known.origin or self)._ranking(size)
-        here = self._ranked(size, differs) if differs else Ranking()
-        found = [*here.placed[:1], *islice((one for one in ranking.placed if one.node not in differs), 1)]
-        if found:
-            return min(found).parts
-        refused = [*here.refused[:1], *islice((one for one in ranking.refused if one.node not in differs), 1)]
-        return min(refused).refusal if refused else _NO_DEVICES
+        size, differs = (request, request.residency, is_together, newcomer), self.known.differs
+        there = (self.known.origin or self)._ranking(size)
+        here = self._ranked(size, {name: [(self._places[name], name)] for name in differs}) if differs else Ranking()
+        placed = [one for one in (first(here.placed, ()), first(there.placed, differs)) if one is not None]
+        if placed:
+            chosen = min(placed, key=lambda one: (one.rank, one.at))
+            return chosen.found.on([device.uuid for device in self._by_node[chosen.node]])
+        refused = [one for one in (first(here.refused, ()), first(there.refused, differs)) if one is not None]
+        found = min(refused, key=lambda one: (one.rank, one.at)).found.parts if refused else _NO_DEVICES
+        assert isinstance(found, Refusal)
+        return found
 
     def _ranking(self, size: Size) -> Ranking:
+        """Return all nodes for a size."""
         rankings = self.known.rankings
         if size not in rankings:
-            rankings[size] = self._ranked(size, self.nodes)
+            rankings[size] = self._ranked(size, self._members())
         return rankings[size]
 
-    def _ranked(self, size: Size, nodes: Collection[str]) -> Ranking:
-        placements: dict[str, Placement] = {}
-        for name in nodes:
-            known = self.known.placed.setdefault(name, {})
-            if size not in known:
-                known[size] = self._placement(name, size)
-            placements[name] = known[size]
-        busy = frozenset(name for name in nodes if self.nodes[name].is_busy)
-        return ranking(placements, self._places, busy)
+    def _members(self) -> Mapping[int, Sequence[tuple[int, str]]]:
+        """Return the nodes of each kind, with their places among all."""
+        if self.known.members is None:
+            found: dict[int, list[tuple[int, str]]] = {}
+            for at, name in enumerate(self.nodes):
+                found.setdefault(self._kind_of(name), []).append((at, name))
+            self.known.members = found
+        return self.known.members
+
+    def by_kind(self) -> tuple[Capacity, Mapping[str, int]]:
+        """Return the capacity with the first node alone of those that are alike, and of how many each is the first."""
+        origin, differs = self.known.origin, self.known.differs
+        members = self._members() if origin is None else origin._members()
+        left = ([name for _, name in those if name not in differs] for those in members.values())
+        counts = {names[0]: len(names) for names in left if names} | dict.fromkeys(differs, 1)
+        if "by kind" not in self._variants:
+            devices = Devices(device for name in counts for device in self._by_node.get(name, ()))
+            nodes = {name: self.nodes[name] for name in self.nodes if name in counts}
+            sample = self._variants["by kind"] = replace(self, devices=devices, nodes=nodes)
+            sample.known.kinds = self.known.kinds
+        return self._variants["by kind"], counts
+
+    def _ranked(self, size: Size, groups: Mapping[Any, Sequence[tuple[int, str]]]) -> Ranking:
+        """Return groups of nodes that are alike, in order."""
+        firsts = ((members, members[0][1]) for members in groups.values())
+        return ranking((self.nodes[name].is_busy, members, self._found_on(name, size)) for members, name in firsts)
 
     @cached_property
     def _places(self) -> Mapping[str, int]:
         origin = self.known.origin
         return {name: at for at, name in enumerate(self.nodes)} if origin is None else origin._places
 
-    def _placement(self, name: str, size: Size) -> Placement:
-        """Return the parts of a node for a size, or its refusal: found anew, or on a node alike."""
+    def _found_on(self, name: str, size: Size) -> Found:
+        """Return the parts of a node for a size, or its refusal: found anew, or on a node of the same kind."""
         request, _, is_together, newcomer = size
-        alike, key = self.known.alike, (size, *self._facts_of(name))
-        uuids = [device.uuid for device in self._by_node.get(name, ())]
-        if key not in alike:
-            found = self._place_on(name, request, is_together, newcomer)
-            parts = () if isinstance(found[1], Refusal) else found[1]
-            alike[key] = (found, tuple(uuids.index(part.uuid) for part in parts))
-            return found
-        return on_node(*alike[key], uuids)
+        placements, key = self.known.kinds.placements, (size, self._kind_of(name))
+        if key not in placements:
+            score, parts = self._place_on(name, request, is_together, newcomer)
+            uuids = [device.uuid for device in self._by_node.get(name, ())]
+            at = () if isinstance(parts, Refusal) else tuple(uuids.index(part.uuid) for part in parts)
+            placements[key] = Found(score, parts, at)
+        return placements[key]
 
-    def _facts_of(self, name: str) -> tuple[object, ...]:
-        """Return the values by which a node's parts for a size are found: the same for nodes alike."""
-        known = self.known.facts
-        if name not in known:
-            reserved, lowered, rule = self.reserved, self.lowered, self.nodes[name].rule
+    def _kind_of(self, name: str) -> int:
+        """Return the number of all by which parts for a size are found on a node: the same for nodes alike."""
+        kinds = self.known.of_nodes
+        if name not in kinds:
             devices = (
                 (
-                    *device.facts,
-                    reserved.get(device.uuid),
-                    device.uuid in self.closed,
-                    rule.ceilings.get(device.uuid),
-                    lowered.get(device.uuid, ()),
-                    self.neighbors.get(device.uuid, ()),
+                    one,
+                    self.reserved.get(one.uuid),
+                    one.uuid in self.closed,
+                    self.lowered.get(one.uuid, ()),
+                    self.neighbors.get(one.uuid, ()),
                 )
-                for device in self._by_node.get(name, ())
+                for one in self._by_node.get(name, ())
             )
-            known[name] = (self.nodes[name].facts, *devices)
-        return known[name]
+            kinds[name] = self.known.kinds.number(node_facts(self.overcommit, self.nodes[name], devices))
+        return kinds[name]
 
     def _place_on(self, name: str, request: Request, is_together: bool, newcomer: Neighbor | None) -> Placement:
         """Return the node's key among others, and its parts for a request; an empty key and its refusal without any.
@@ -380,8 +403,19 @@ class Capacity:
 
     def emptied(self) -> Capacity:
         """Return the capacity of the empty nodes, without a limit of host memory. All of them are there."""
-        rooms = {name: NodeRoom(replace(one.rule, host_bytes=None)) for name, one in self.nodes.items()}
-        return Capacity(self.open().devices, rooms, is_complete=self.is_complete)
+        if "emptied" not in self._variants:
+            rooms = {name: NodeRoom(replace(one.rule, host_bytes=None)) for name, one in self.nodes.items()}
+            self._variants["emptied"] = Capacity(self.open().devices, rooms, is_complete=self.is_complete)
+        return self._variants["emptied"]
+
+    def knowing(self, kept: KeptNodes, changed: Collection[str]) -> Capacity:
+        """Return the capacity with what earlier ones found of its nodes, but for those that kernels *changed*."""
+        self.known.kinds = kept.kinds
+        self.known.of_nodes = {name: one.kind for name, one in kept.nodes.items() if name not in changed}
+        if kept.empty is None or kept.empty.is_complete is not self.is_complete:
+            kept.empty = self.emptied()
+        self._variants["emptied"] = kept.empty
+        return self
 
     def open(self) -> Capacity:
         """Return the capacity as if no device were cordoned."""
@@ -443,10 +477,17 @@ class Capacity:
         room = replace(self.nodes.get(node) or NodeRoom(), **changes)
         return self._remember(replace(self, nodes={**self.nodes, node: room}), {node})
 
+    def _alike(self, changed: Capacity) -> Capacity:
+        """Return a capacity of the same nodes that places by the same rule, with what was found of their kinds."""
+        changed.known.kinds = self.known.kinds
+        if "emptied" in self._variants:
+            changed._variants["emptied"] = self._variants["emptied"]
+        return changed
+
     def _remember(self, changed: Capacity, nodes: set[str]) -> Capacity:
         """Return a capacity that differs in these nodes alone, with what was found on the others."""
         changed.known.inherit(self.known, self, nodes)
-        return changed
+        return self._alike(changed)
 
     def _changed(self, held: Held, sign: int) -> Capacity:
         is_production = held.workload_class is WorkloadClass.PRODUCTION

@@ -18,11 +18,13 @@ from jupyter_aliquot.gateway.planning.node_choice import NodeOrder
 from jupyter_aliquot.gateway.sizes.grammar import base_of, resized_name
 from jupyter_aliquot.gateway.sizes.wish import NO_WISH, Wish
 from jupyter_aliquot.gateway.teams.values import Quotas
+from jupyter_aliquot.gpu_hook.placement.overcommit import Reserved
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 from jupyter_aliquot.provisioner.resources import Grant, Request, WorkloadClass
 
-from .capacity import Capacity, CapacityDevice, Held, NodeRoom
+from .capacity import Capacity, Held
 from .cordons import DRAIN, TAKEN, Cordon
+from .nodes.kept import Kept, Marks
 from .nodes.reports import Device, Leaving, Node
 from .queue_policy import PastUse
 from .resize import held_of, quota_of
@@ -186,6 +188,7 @@ class LedgerSnapshot:
     past: PastUse = field(default_factory=PastUse)
     leaving_devices: frozenset[str] = frozenset()
     loads: Loads = NO_LOADS
+    kept: Kept = field(default_factory=Kept, compare=False, repr=False)
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -218,6 +221,11 @@ class LedgerSnapshot:
         found = [(cordon, one.name) for one in self.nodes if (cordon := self.cordon_of(one)) is not None]
         return found[0] if found and len(found) == len(self.nodes) else None
 
+    @cached_property
+    def has_evicting_nodes(self) -> bool:
+        """Tell whether the agent of any node evicts kernels."""
+        return any(node.can_evict for node in self.nodes)
+
     def can_evict(self, parts: Iterable[Part]) -> bool:
         """Return whether the agent of these parts' node evicts kernels."""
         return (self._holder(Held(tuple(parts), WorkloadClass.PRODUCTION)) if self.others else self.node).can_evict
@@ -239,33 +247,32 @@ class LedgerSnapshot:
 
     @cached_property
     def _capacity(self) -> Capacity:
-        named = [("" if node is self.node else node.name, node) for node in self.nodes]
-        devices = tuple(
-            CapacityDevice(
-                device.uuid,
-                device.index,
-                int(device.memory),
-                device.is_lost,
-                int(device.context),
-                name,
-                device.uuid in self.cordons,
-                device.name,
-                device.domain,
-            )
-            for name, node in named
-            for device in node.devices
+        order = NodeOrder.BEST_FIT if self.quotas is None else self.quotas.node_order
+        floor, usual = 0.0 if self.quotas is None else self.quotas.neighbor_floor, self._usual(order)
+        kept = self.kept.look_at(
+            ((node, self._marks(node)) for node in self.nodes), (order, usual, floor, self.loads.model)
         )
-        rooms = {name: self._room(node) for name, node in named}
-        reserved = {device.uuid: device.all_reserved for _, node in named for device in node.devices}
-        capacity = Capacity(devices, rooms, reserved, self.leaving_devices, self.is_complete)
+        rooms = {name: one.room for name, one in kept.nodes.items()}
+        reserved: dict[str, Reserved] = {}
+        for one in kept.nodes.values():
+            reserved.update(one.reserved)
+        capacity = Capacity(kept.devices, rooms, reserved, self.leaving_devices, self.is_complete)
+        lowered, neighbors = self._lowered(), self._neighbors()
+        apart = {*self.leaving_devices, *lowered, *neighbors}
         for holding in self.unsettled.values():
             if not holding.is_confirmed and not holding.is_evicted:
                 held = held_of(holding.grant)
                 capacity = capacity.take(held.parts, held.workload_class)
-        order = NodeOrder.BEST_FIT if self.quotas is None else self.quotas.node_order
-        capacity = replace(capacity, lowered=self._lowered(), node_order=order, usual=self._usual(order))
-        floor = 0.0 if self.quotas is None else self.quotas.neighbor_floor
-        return replace(capacity, neighbors=self._neighbors(), model=self.loads.model, floor=floor)
+                apart.update(part.uuid for part in held.parts)
+        changed = {device.node for uuid in apart if (device := kept.devices.by_uuid.get(uuid)) is not None}
+        capacity = replace(capacity, lowered=lowered, node_order=order, usual=usual)
+        return replace(capacity, neighbors=neighbors, model=self.loads.model, floor=floor).knowing(kept, changed)
+
+    def _marks(self, node: Node) -> Marks:
+        # The planner keeps requests off a node that is the only one, and says so.
+        is_shut = bool(self.others) and self.cordon_of(node) is not None
+        shut = [one.uuid for one in node.devices if one.uuid in self.cordons] if self.cordons else ()
+        return Marks("" if node is self.node else node.name, is_shut, node.name in self.busy, tuple(shut))
 
     def _neighbors(self) -> Mapping[str, tuple[Neighbor, ...]]:
         """Return the kernels of each device that were measured."""
@@ -322,11 +329,6 @@ class LedgerSnapshot:
         if self.quotas is None or not self.quotas.lowers_overcommit:
             return held
         return replace(held, overcommit=self.quotas.overcommit_of(holding.grant.owner, holding.requester.teams))
-
-    def _room(self, node: Node) -> NodeRoom:
-        # The planner keeps requests off a node that is the only one, and says so.
-        is_shut = bool(self.others) and self.cordon_of(node) is not None
-        return NodeRoom(node.rule, node.largest_kernel_bytes, is_shut, node.is_away, node.name in self.busy)
 
     def without(self, kernel_id: str) -> LedgerSnapshot:
         """Return the ledger as it will be once this kernel has ended."""
@@ -541,6 +543,7 @@ class Ledger:
             is_complete=others.is_complete,
             past=self._past(),
             loads=self._loads(),
+            kept=self._current.kept,
         )
 
     def _told_by(

@@ -16,6 +16,7 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from jupyter_aliquot.gateway.planning.colocation import Neighbor
 from jupyter_aliquot.gateway.sizes.wish import NO_WISH, Wish
@@ -30,12 +31,14 @@ from .capacity import Capacity, Held
 from .cordons import DRAIN, TAKEN, kept_off
 from .foreseeing.never import never_fits
 from .ledger import Holding, LedgerSnapshot
-from .lending.backfill import is_harmless
+from .lending.backfill import Asked, is_harmless
 from .lending.reclaim import Evict, Kind, State, reclaim
-from .lending.team_quotas import Claimant, Shortage, TeamQuotas, ranked
-from .queue_policy import by_policy
+from .lending.team_quotas import Claimant, Shortage, TeamQuotas
 from .resize import needs_capacity
-from .wait_reason import WaitReason, apart, cordoned, evicted, evicting, lacking, replaced_kernel, team_quota
+from .serving.alike import Alike, AlikeRequests, Blocked, Claim
+from .serving.order import queue_order
+from .serving.reasons import Reasons, cordon_reason
+from .wait_reason import WaitReason, lacking
 
 # A request, how its memory may leave its devices, its models, whether its devices are to be in one domain, its load.
 Size = tuple[Request, str, tuple[str, ...], bool, "Neighbor | None"]
@@ -88,6 +91,13 @@ class Pending:
         """The size, for which a plan finds one answer: what two requests have to share to be alike."""
         return self.request, self.request.residency, self.wish.models, self.is_together, self.newcomer
 
+    @cached_property
+    def alike(self) -> str:
+        """All of its size as text: the same for requests that differ in who asks, and when, alone."""
+        asked = self.request
+        size = (asked.gpus.hundredths, asked.memory_limit, asked.workload_class.value, asked.residency)
+        return f"{size} {self.wish.models}"
+
     @property
     def measured(self) -> Neighbor | None:
         """Its load; None where that is an assumption."""
@@ -120,8 +130,7 @@ class Admit:
         return {part.uuid: part.hundredths for part in self.parts}
 
 
-@dataclass(frozen=True)
-class Wait:
+class Wait(NamedTuple):
     """A decision to let a request wait at this position, for this reason."""
 
     kernel_id: str
@@ -173,9 +182,10 @@ def plan(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> Pl
     Refuse requests that never fit or waited too long. Let the rest wait.
     """
     snapshot = snapshot.with_renewed(one.kernel_id for one in pending)
-    served = serve(snapshot, queue_order(snapshot, pending, now), now)
+    quotas = TeamQuotas.of(snapshot)
+    served = serve(snapshot, queue_order(snapshot, pending, now, quotas), now, quotas)
     served.drain()
-    reasons = _Reasons(served)
+    reasons = Reasons(served)
     waiting = tuple(Wait(one.kernel_id, place, reasons.of(one)) for place, one in enumerate(served.blocked, 1))
     admissions, refusals = tuple(served.admissions), tuple(served.refusals)
     return Plan(admissions, waiting, refusals, tuple(served.preempting), tuple(served.evictions))
@@ -187,10 +197,14 @@ class Serving:
     It serves one request after the other.
     """
 
-    def __init__(self, snapshot: LedgerSnapshot, now: float) -> None:
+    def __init__(self, snapshot: LedgerSnapshot, now: float, quotas: TeamQuotas | None) -> None:
         self.snapshot = snapshot
         self.capacity = snapshot.capacity()
-        self.quotas = self._at_first = TeamQuotas.of(snapshot)
+        self._quotas = self._at_first = quotas
+        # The quotas with what kernels hold, without the shares of requests that wait.
+        self.granted = quotas
+        # Team and model to what requests wait for, where the quotas do not have it yet.
+        self._claims: dict[tuple[str, str], int] = {}
         self.admissions: list[Admit] = []
         self.blocked: list[Pending] = []
         self.refusals: list[Refuse] = []
@@ -214,11 +228,57 @@ class Serving:
         self._together: dict[tuple[Request, tuple[str, ...]], bool] = {}
         self._has_backfilled = any(one.is_backfilled for one in snapshot.unsettled.values())
         # Requests ahead that lack room on devices. None of them starts later for a later request.
-        self._ahead: list[Pending] = []
+        self._ahead: list[str] = []
+        self._ahead_asked: dict[Asked, None] = {}
+        # Of those ahead that lack quota, one of each kind.
+        self._short: list[Pending] = []
         self._is_closed = False
+        self._alike = AlikeRequests(snapshot, quotas, now, by_owner=self._has_backfilled)
+        # Kernel id to the kind of a request that waits as the first one of its kind does.
+        self.like: dict[str, Alike] = {}
+
+    @property
+    def quotas(self) -> TeamQuotas | None:
+        """The quotas with all that was decided so far."""
+        if self._claims and self._quotas is not None:
+            self._quotas = self._quotas.drafted()
+            for (team, model), more in self._claims.items():
+                self._quotas.tree.add(team, model, more)
+            self._claims.clear()
+        return self._quotas
+
+    def _hold_back(self, claim: Claim | None) -> None:
+        """Set aside what a request waits for: at once where its model depends on what others have."""
+        if claim is not None and len(claim.models) == 1:
+            key = (claim.team, claim.models[0])
+            self._claims[key] = self._claims.get(key, 0) + claim.more
+        elif claim is not None and (quotas := self.quotas) is not None:
+            self._quotas = quotas.drafted()
+            self._quotas.hold_back(*claim)
+
+    def _claim_of(self, entry: Pending) -> Claim | None:
+        if self._quotas is None:
+            return None
+        claimant, quotas = entry.claimant, self._quotas
+        return Claim(quotas.team_of(claimant.owner, claimant.groups), quotas.models_for(claimant), claimant.more)
 
     def serve(self, entry: Pending) -> None:
         """Decide about the next request."""
+        kind = self._alike.kind_of(entry)
+        found = None if kind is None else self._alike.blocked(kind, self.capacity, len(self._ahead_asked))
+        if kind is None or found is None:
+            self._decide(entry, kind)
+            return
+        self.like[entry.kernel_id] = kind
+        self.blocked.append(entry)
+        if found.shortage is None:
+            self._ahead.append(entry.kernel_id)
+        else:
+            self.shortages[entry.kernel_id] = found.shortage
+        claim = found.claim
+        self._hold_back(claim if claim is None or len(claim.models) == 1 else self._claim_of(entry))
+
+    def _decide(self, entry: Pending, kind: Alike | None) -> None:
         entry = self._located(entry)
         error = self._refusal(entry)
         if error is not None:
@@ -228,7 +288,10 @@ class Serving:
         if kept_off(cordon, is_new=entry.devices is None) and not self._only_shrinks(entry):
             return self._keep_off(entry)
         placed = None if self._is_closed else self._place(entry)
-        if isinstance(placed, tuple) and (is_backfilled := self._may_pass(entry, placed, self._ahead)) is not None:
+        if (
+            isinstance(placed, tuple)
+            and (is_backfilled := self._may_pass(entry, placed, self._ahead_asked)) is not None
+        ):
             self._admit(entry, placed, is_backfilled=is_backfilled)
         elif not self._is_closed and not self._ahead and self._replaces(entry):
             self.preempting.append(entry.kernel_id)
@@ -240,7 +303,7 @@ class Serving:
             why = lacking(capacity, entry.request, entry.held, entry.wish, entry.newcomer)
             self.refusals.append(Refuse(entry.kernel_id, self._waited_too_long(entry, why)))
         else:
-            self._block(entry, placed)
+            self._block(entry, placed, kind)
 
     def _located(self, entry: Pending) -> Pending:
         """Return the request with whether it waits for devices of one NVLink or PCIe domain.
@@ -294,7 +357,7 @@ class Serving:
     def _keep_off(self, entry: Pending) -> None:
         """Let it wait. It holds up no other request: on this node no other starts either."""
         if entry.deadline is not None and self._now >= entry.deadline:
-            self.refusals.append(Refuse(entry.kernel_id, self._waited_too_long(entry, _cordon_reason(self, entry))))
+            self.refusals.append(Refuse(entry.kernel_id, self._waited_too_long(entry, cordon_reason(self, entry))))
             return
         self.kept_off.add(entry.kernel_id)
         self.blocked.append(entry)
@@ -340,7 +403,7 @@ class Serving:
             self._refused[entry.size] = placed
         return placed
 
-    def _may_pass(self, entry: Pending, placed: tuple[Part, ...], ahead: Sequence[Pending]) -> bool | None:
+    def _may_pass(self, entry: Pending, placed: tuple[Part, ...], ahead: Collection[Asked]) -> bool | None:
         """Return whether it starts as a backfilled kernel; None if it may not start before those ahead."""
         if not ahead:
             return False
@@ -352,9 +415,8 @@ class Serving:
         can_leave = self.snapshot.can_evict(placed) and entry.request.residency != "off"
         return True if can_leave else None
 
-    def _delays_none(self, entry: Pending, placed: tuple[Part, ...], ahead: Sequence[Pending]) -> bool:
-        asked = ((one.request, one.wish.models, one.is_together, one.newcomer) for one in ahead)
-        requests = tuple(dict.fromkeys(asked))
+    def _delays_none(self, entry: Pending, placed: tuple[Part, ...], ahead: Collection[Asked]) -> bool:
+        requests = tuple(ahead)
         key = (entry.request, placed, requests, entry.measured)
         if key not in self._harmless:
             taken = (placed, _class_of(entry), entry.measured)
@@ -362,15 +424,18 @@ class Serving:
         return self._harmless[key]
 
     def _admit(self, entry: Pending, placed: tuple[Part, ...], *, is_backfilled: bool) -> None:
-        passed = frozenset(one.kernel_id for one in self._ahead) if is_backfilled else frozenset()
+        passed = frozenset(self._ahead) if is_backfilled else frozenset()
         self.admissions.append(Admit(entry.kernel_id, placed, is_backfilled, passed))
         self._harmless.clear()
         if entry.held is not None:
             self._refused.clear()  # a kernel that shrinks frees capacity
+            self._alike.forget()
         self.capacity = self.capacity if entry.held is None else self.capacity.give_back(entry.held)
         self._take(entry, placed)
-        if self.quotas is not None:
-            self.quotas = self.quotas.with_parts(entry.claimant, placed)
+        if (quotas := self.quotas) is not None:
+            self._quotas = quotas.with_parts(entry.claimant, placed)
+        if self.granted is not None:
+            self.granted = self.granted.with_parts(entry.claimant, placed)
 
     def _take(self, entry: Pending, parts: tuple[Part, ...]) -> None:
         before = self.capacity
@@ -379,7 +444,7 @@ class Serving:
 
     def overcommit_of(self, entry: Pending) -> float:
         """Return the most times its memory that the entry's team lets a device of it be reserved."""
-        return math.inf if self.quotas is None else self.quotas.overcommit_of(entry.claimant)
+        return math.inf if self._quotas is None else self._quotas.overcommit_of(entry.claimant)
 
     def _replaces(self, entry: Pending) -> bool:
         """Count on the capacity of the kernels that it replaces, if that is what it lacks."""
@@ -417,37 +482,45 @@ class Serving:
         self._take(entry, found.parts)
         for held in found.set_aside:
             self.capacity = self.capacity.set_aside(held)
-        if self.quotas is not None:
-            self.quotas = self.quotas.holding_back(entry.claimant)
+        self._hold_back(self._claim_of(entry))
         return True
 
-    def _ahead_without(self, leavers: Iterable[Holding]) -> list[Pending]:
+    def _ahead_without(self, leavers: Iterable[Holding]) -> Collection[Asked]:
         """Return the requests that will lack room on devices once these kernels have left.
 
         Those that lack quota now lack it no more where these kernels borrow it.
         """
         quotas = None if self._at_first is None else self._at_first.without(leavers)
-        lacking_quota = [one for one in self.blocked if one.kernel_id in self.shortages and one.devices is None]
-        return [
-            *self._ahead,
-            *(one for one in lacking_quota if quotas is not None and quotas.shortage(one.claimant) is None),
-        ]
+        short = (one for one in self._short if quotas is not None and quotas.shortage(one.claimant) is None)
+        return dict.fromkeys((*self._ahead_asked, *map(_asked, short)))
 
-    def _block(self, entry: Pending, placed: tuple[Part, ...] | Refusal | Shortage | None) -> None:
+    def _block(self, entry: Pending, placed: tuple[Part, ...] | Refusal | Shortage | None, kind: Alike | None) -> None:
         self.blocked.append(entry)
         if isinstance(placed, Shortage):
             self.shortages[entry.kernel_id] = placed
+            if entry.devices is None:
+                self._short.append(entry)
         elif entry.devices is None:
-            self._ahead.append(entry)
+            self._ahead.append(entry.kernel_id)
+            self._ahead_asked[_asked(entry)] = None
         else:
             self.capacity = self.capacity.close(entry.devices.parts)
-        if self.quotas is not None:
-            self.quotas = self.quotas.holding_back(entry.claimant)
+        self._hold_back(claim := self._claim_of(entry))
+        if kind is not None:
+            self.like[entry.kernel_id] = kind
+            if not isinstance(placed, tuple):
+                self._alike.note(kind, Blocked(placed if isinstance(placed, Shortage) else None, claim))
+            elif claim is None or len(claim.models) == 1:
+                self._alike.note(kind, Blocked(None, claim, self.capacity, len(self._ahead_asked)))
 
 
-def serve(snapshot: LedgerSnapshot, order: Iterable[Pending], now: float) -> Serving:
-    """Serve the requests in this order."""
-    serving = Serving(snapshot, now)
+def _asked(entry: Pending) -> Asked:
+    return entry.request, entry.wish.models, entry.is_together, entry.newcomer
+
+
+def serve(snapshot: LedgerSnapshot, order: Iterable[Pending], now: float, quotas: TeamQuotas | None = None) -> Serving:
+    """Serve the requests in this order. *quotas* are those of the snapshot, where they are known."""
+    serving = Serving(snapshot, now, TeamQuotas.of(snapshot) if quotas is None else quotas)
     for entry in order:
         serving.serve(entry)
     return serving
@@ -455,53 +528,6 @@ def serve(snapshot: LedgerSnapshot, order: Iterable[Pending], now: float) -> Ser
 
 def _class_of(entry: Pending) -> WorkloadClass:
     return entry.request.workload_class
-
-
-def queue_order(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> list[Pending]:
-    """Return the order in which a plan serves the requests, and thus their places in the queue.
-
-    No other rule gives a place. Requests whose replaced kernels are ending come first, then those
-    that free capacity, then all others as they arrived, or as the quota file's policy and quotas have it.
-    """
-    capacity, quotas = snapshot.capacity(), TeamQuotas.of(snapshot)
-    first, freeing, rest = list[Pending](), list[Pending](), list[Pending]()
-    for one in pending:
-        if one.is_preempting:
-            first.append(one)
-        else:
-            (freeing if _frees_capacity(snapshot, capacity, one) else rest).append(one)
-    if quotas is not None:
-        rest = _by_policies(snapshot, quotas, rest, now)
-        rest = [rest[place] for place in ranked(quotas, [one.claimant for one in rest])]
-    return [*first, *freeing, *rest]
-
-
-def _by_policies(snapshot: LedgerSnapshot, quotas: TeamQuotas, arrived: Sequence[Pending], now: float) -> list[Pending]:
-    """Return the requests by the queue's policy; a team with its own has its requests in that, at the same places."""
-
-    def by(policy: str, requests: Sequence[Pending]) -> list[Pending]:
-        return by_policy(policy, requests, snapshot.holdings.values(), snapshot.past, now)
-
-    found = by(quotas.quotas.order, arrived)
-    for team in quotas.quotas.teams.values():
-        if team.queue_order is not None:
-            own = by(team.queue_order, [one for one in arrived if quotas.team_of(one.owner, one.teams) == team.name])
-            places = [at for at, one in enumerate(found) if quotas.team_of(one.owner, one.teams) == team.name]
-            for at, one in zip(places, own, strict=True):
-                found[at] = one
-    return found
-
-
-def _frees_capacity(snapshot: LedgerSnapshot, capacity: Capacity, entry: Pending) -> bool:
-    """Return whether it changes its size or replaces a kernel, and takes no more of any device.
-
-    Such requests go before all others.
-    """
-    given_up = snapshot.held_in_place_of(entry.replaces)
-    held = given_up[0] if len(given_up) == 1 else entry.held
-    if held is None or never_fits(capacity, entry.request, held) is not None:
-        return False
-    return not needs_capacity(capacity, held, entry.request)
 
 
 def _capacity_in_place(snapshot: LedgerSnapshot, capacity: Capacity, entry: Pending) -> Capacity | None:
@@ -516,54 +542,3 @@ def _capacity_in_place(snapshot: LedgerSnapshot, capacity: Capacity, entry: Pend
     placed = capacity.place(entry.request, models=entry.wish.models, newcomer=load) if given_up else None
     taken = (entry.request.workload_class, entry.measured)
     return capacity.take(placed, *taken) if isinstance(placed, tuple) else None
-
-
-class _Reasons:
-    """The reasons why the requests of one plan wait.
-
-    Requests of one size share a reason, which is found once.
-    """
-
-    def __init__(self, served: Serving) -> None:
-        self._capacity = served.capacity
-        self._served = served
-        self._promised = frozenset(served.preempting)
-        self._evicting = frozenset(one.wanted_by for one in served.evictions)
-        self._found: dict[tuple[Size, Held | None, float], WaitReason] = {}
-
-    def of(self, entry: Pending) -> WaitReason:
-        found, models = self._of(entry), entry.wish.text
-        return found if found.models == models else replace(found, models=models)
-
-    def _of(self, entry: Pending) -> WaitReason:
-        if entry.kernel_id in self._served.kept_off:
-            return _cordon_reason(self._served, entry)
-        if entry.kernel_id in self._promised:
-            return replaced_kernel(entry.request)
-        if entry.kernel_id in self._evicting:
-            return evicting(entry.request)
-        if entry.kernel_id in self._served.shortages:
-            return team_quota(entry.request, self._served.shortages[entry.kernel_id].clause)
-        if entry.returns_to is not None:
-            return evicted(entry.request)
-        if entry.is_together and self._fits_apart(entry):
-            return apart(entry.request, self._served.locality_seconds)
-        overcommit = self._served.overcommit_of(entry)
-        size = (entry.size, entry.held, overcommit)
-        if size not in self._found:
-            asked = (entry.request, entry.held, entry.wish, entry.newcomer)
-            self._found[size] = lacking(self._capacity.under(overcommit), *asked)
-        return self._found[size]
-
-    def _fits_apart(self, entry: Pending) -> bool:
-        capacity = replace(self._capacity, closed=frozenset()).under(self._served.overcommit_of(entry))
-        is_placed = [
-            isinstance(capacity.place(entry.request, models=entry.wish.models, is_together=one), tuple)
-            for one in (True, False)
-        ]
-        return is_placed == [False, True]
-
-
-def _cordon_reason(served: Serving, entry: Pending) -> WaitReason:
-    found = served.snapshot.cordon_for(entry.devices)
-    return cordoned(entry.request, "" if found is None else found[0].clause(found[1]))

@@ -6,7 +6,7 @@ use its value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -203,7 +203,8 @@ def lacking(
 
     ``held``: what a running kernel has already. ``newcomer``: its load.
     """
-    capacity = replace(capacity, closed=frozenset())
+    whole = replace(capacity, closed=frozenset()) if capacity.closed else capacity
+    capacity, counts = whole.by_kind() if held is None else (whole, {})
     refusal = capacity.place(request, held, wish.models, newcomer=newcomer)
     is_refused = held is None and not isinstance(refusal, tuple)
     if is_refused and newcomer is not None and isinstance(capacity.place(request, models=wish.models), tuple):
@@ -218,7 +219,7 @@ def lacking(
         code = WaitCode.GPU_MEMORY
     else:
         code = WaitCode.GPU
-    alone = capacity.place_alone(request, held, wish.models)
+    alone = whole.place_alone(request, held, wish.models)
     reason = _needs(_asked(code, request), alone if isinstance(alone, tuple) else (), held)
     reason = reason if isinstance(refusal, tuple) else replace(reason, host=refusal.host)
     if (
@@ -228,7 +229,10 @@ def lacking(
     ):
         reason = replace(reason, detail="; a team's quota lets no more kernels share a GPU's memory")
     is_several = held is None and request.gpus.hundredths > WHOLE
-    return _with_free(reason, _usable(capacity, request, held, wish), is_several=is_several)
+    states = _usable(capacity, request, held, wish)
+    if is_several:
+        return _with_whole(reason, [(state, counts[capacity.node_of_device(state.uuid)]) for state in states])
+    return _with_free(reason, states)
 
 
 def _usable(capacity: Capacity, request: Request, held: Held | None, wish: Wish) -> list[DeviceState]:
@@ -256,11 +260,16 @@ def _needs(reason: WaitReason, parts: Iterable[Part], held: Held | None) -> Wait
     return replace(reason, gpus=max(0, gpus), memory_bytes=max(0, memory), is_growth=held is not None)
 
 
-def _with_free(reason: WaitReason, states: list[DeviceState], *, is_several: bool) -> WaitReason:
-    if is_several:
-        free = [state for state in states if state.free_hundredths >= WHOLE]
-        memory = sum(state.free_bytes for state in free)
-        return replace(reason, free_gpus=WHOLE * len(free), free_memory_bytes=memory, node_gpus=len(states))
+def _with_whole(reason: WaitReason, states: Sequence[tuple[DeviceState, int]]) -> WaitReason:
+    """The reason with the whole devices that are free. *states*: each with the number of devices that are like it."""
+    free = [(state, count) for state, count in states if state.free_hundredths >= WHOLE]
+    memory = sum(count * state.free_bytes for state, count in free)
+    gpus, there = WHOLE * sum(count for _, count in free), sum(count for _, count in states)
+    return replace(reason, free_gpus=gpus, free_memory_bytes=memory, node_gpus=there)
+
+
+def _with_free(reason: WaitReason, states: Sequence[DeviceState]) -> WaitReason:
+    """The reason with the device that has the most room."""
     if not states:
         return replace(reason, free_gpus=0, free_memory_bytes=0)
     if reason.code is WaitCode.GPU_MEMORY:
@@ -280,7 +289,8 @@ def _without_memory(capacity: Capacity, held: Held | None) -> Capacity:
             production_bytes=min(own.get(uuid, 0), one.production_bytes),
             kept_bytes=0,
         )
-        for uuid, one in capacity.reserved.items()
+        for uuid in (device.uuid for device in capacity.devices)
+        if (one := capacity.reserved.get(uuid)) is not None
     }
     return replace(capacity.without_host_limit(), reserved=reserved)
 

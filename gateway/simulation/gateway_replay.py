@@ -17,9 +17,10 @@ from types import MappingProxyType
 from jupyter_aliquot.gateway.planning.jobs import DEVICE, Job
 from jupyter_aliquot.gateway.scheduling.foreseeing.ends import moment_after
 from jupyter_aliquot.gateway.scheduling.ledger import Device, Holding, KernelRef, LedgerSnapshot, Node
-from jupyter_aliquot.gateway.scheduling.planner import Admit, Pending, queue_order, serve
+from jupyter_aliquot.gateway.scheduling.planner import Admit, Pending, serve
 from jupyter_aliquot.gateway.scheduling.queue_policy import PATIENCE_SECONDS
 from jupyter_aliquot.gateway.scheduling.resize import held_of, quota_of
+from jupyter_aliquot.gateway.scheduling.serving.order import queue_order
 from jupyter_aliquot.gateway.sizes.wish import Wish
 from jupyter_aliquot.gateway.state.queue_memory import QueueMemory
 from jupyter_aliquot.gateway.teams.values import EVERYONE_ELSE, Quotas

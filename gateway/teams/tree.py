@@ -40,33 +40,40 @@ class TeamTree:
 
     quotas: Quotas
     gpus: Amounts
-    own: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    own: dict[tuple[str, str], int] = field(default_factory=dict)
     usage: Mapping[str, float] = field(default_factory=dict)
     # The quotas that were computed, by team and model. They depend on the file and the GPUs alone.
     _known: dict[tuple[str, str], int] = field(default_factory=dict, compare=False, repr=False)
     _most: dict[tuple[str, str], int] = field(default_factory=dict, compare=False, repr=False)
+    # The teams above a team, itself first, and what each lends none of.
+    _ways: dict[tuple[str, str], tuple[tuple[str, int], ...]] = field(default_factory=dict, compare=False, repr=False)
     # What teams use, as far as it was computed.
     _used: dict[tuple[str, str], int] = field(default_factory=dict, compare=False, repr=False)
 
     def plus(self, uses: Iterable[Use], sign: int = 1) -> TeamTree:
         """Return the tree with more held; ``sign`` -1: with less."""
-        own, used = dict(self.own), dict(self._used)
+        tree = self.draft()
         for use in uses:
-            key = (use.team, use.model)
-            own[key] = own.get(key, 0) + sign * use.hundredths
-            self._carry(used, use.team, use.model, sign * use.hundredths)
-        return replace(self, own=own, _used=used)
+            tree.add(use.team, use.model, sign * use.hundredths)
+        return tree
 
-    def _carry(self, used: dict[tuple[str, str], int], team: str, model: str, more: int) -> None:
-        """Add to what a team and those above it use, as far as that is known."""
-        for above in self._way(team):
+    def draft(self) -> TeamTree:
+        """Return a copy, to which its owner may ``add`` until others see it."""
+        return replace(self, own=dict(self.own), _used=dict(self._used))
+
+    def add(self, team: str, model: str, more: int) -> None:
+        """Count so much more for a team, and for those above it, in place. Only for the owner of a draft."""
+        self.own[team, model] = self.own.get((team, model), 0) + more
+        used = self._used
+        for above, kept in self._kept_on_way(team, model):
             before = used.get((above, model))
             if before is None:
                 return  # it was never computed, and so neither was that of those above
             used[above, model] = before + more
-            if above != ROOT:
-                kept = self.quota(above, model) - self._lends(above, model)
+            if kept:
                 more = max(0, before + more - kept) - max(0, before - kept)
+            elif before + more < 0 or before < 0:
+                more = max(0, before + more) - max(0, before)
 
     def nominal(self, team: str, model: str) -> int:
         """Return the team's own nominal quota; of the organization, what no team is owed."""
@@ -123,9 +130,10 @@ class TeamTree:
 
     def over_quota(self, team: str) -> float:
         """Return the team's largest part of a model's GPUs beyond its quota."""
-        return max(
-            (self.borrowed(team, one) / max(1, self.gpus.get(one, 0)) for one in self.quotas.models), default=0.0
-        )
+        models = self.quotas.models
+        if len(models) == 1:
+            return self.borrowed(team, models[0]) / max(1, self.gpus.get(models[0], 0))
+        return max((self.borrowed(team, one) / max(1, self.gpus.get(one, 0)) for one in models), default=0.0)
 
     def surplus_parts(self, teams: Iterable[str]) -> dict[str, float]:
         """Return the part of what no team uses that each of these teams may have: by weight and past use."""
@@ -160,9 +168,13 @@ class TeamTree:
     def _weight(self, team: str) -> float:
         return self.quotas.teams[team].weight if team in self.quotas.teams else 1.0
 
-    def _way(self, team: str) -> list[str]:
-        """Return the team, those above it, and the organization."""
-        return [*self.quotas.hierarchy.way(team), ROOT]
+    def _kept_on_way(self, team: str, model: str) -> tuple[tuple[str, int], ...]:
+        """Return the team, those above it, and the organization, with the part of its quota that each does not lend."""
+        if (team, model) not in self._ways:
+            above = [*self.quotas.hierarchy.way(team)]
+            kept = [(one, self.quota(one, model) - self._lends(one, model)) for one in above]
+            self._ways[team, model] = (*kept, (ROOT, 0))
+        return self._ways[team, model]
 
     def _lends(self, team: str, model: str) -> int:
         """Return what the team lends of its quota at most."""

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
-from jupyter_aliquot.gateway.scheduling.planner import Pending, Plan, Serving, queue_order, serve
+from jupyter_aliquot.gateway.scheduling.planner import Pending, Plan, Serving, serve
+from jupyter_aliquot.gateway.scheduling.serving.order import queue_order
 
 # Bounds of the forecast, which is made anew each second: so many requests, and twice so many ends.
 _MOST_FORESEEN = 16

@@ -95,7 +95,7 @@ def reclaim(state: State, kernel_id: str, claimant: Claimant, since: float) -> R
 
     Kernels that leave already count first. Those that turn out not to be needed stay.
     """
-    if not any(node.can_evict for node in state.snapshot.nodes):
+    if not state.snapshot.has_evicting_nodes:
         return None
     candidates = _candidates(state, kernel_id, claimant, since)
     for first in range(min(len(candidates), _MOST_TRIES)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heapreplace
 from itertools import product
 
 from jupyter_aliquot.gateway.planning.colocation import Neighbor
@@ -16,7 +17,7 @@ from jupyter_aliquot.gateway.scheduling.ledger import Holding, LedgerSnapshot
 from jupyter_aliquot.gateway.sizes.wish import is_of_model
 from jupyter_aliquot.gateway.teams.tree import ROOT, TeamTree, Use
 from jupyter_aliquot.gateway.teams.values import ANY_MODEL, Quotas
-from jupyter_aliquot.gpu_hook.placement.placement import WHOLE, Part, Refusal
+from jupyter_aliquot.gpu_hook.placement.placement import Part, Refusal
 from jupyter_aliquot.provisioner.errors import LimitError
 from jupyter_aliquot.provisioner.resources import GpuShare, Request, WorkloadClass
 
@@ -98,19 +99,21 @@ class TeamQuotas:
         quotas = snapshot.quotas
         if quotas is None:
             return None
-        # An unknown node counts: a team is owed what the cluster has, not what answers now.
-        devices = [(node.rule, device) for node in snapshot.nodes for device in node.devices]
-        models = {device.uuid: quotas.model_of(device.name) for _, device in devices}
-        names = {device.uuid: device.name for _, device in devices}
-        gpus: dict[str, int] = {}
-        for rule, device in devices:
-            if not device.is_lost:
-                there = round(WHOLE * rule.most_of(device.uuid))
-                gpus[models[device.uuid]] = gpus.get(models[device.uuid], 0) + there
-        found = TeamQuotas(TeamTree(quotas, gpus, usage=snapshot.past.usage), models, names)
-        held = (*snapshot.holdings.values(), *snapshot.ending.values())
-        uses = [use for holding in held for use in found.uses_of(holding)]
-        return replace(found, tree=found.tree.plus(uses))
+        models, names, gpus = _devices_of(snapshot, quotas)
+        tree = TeamTree(quotas, gpus, usage=snapshot.past.usage)
+        found, own = TeamQuotas(tree, models, names), tree.own
+        known = snapshot.kept.uses_under(quotas, models, len(snapshot.holdings))
+        for kernel_id, holding in snapshot.holdings.items():
+            before = known.get(kernel_id)
+            if before is None or before[0] is not holding:
+                before = known[kernel_id] = (holding, tuple(found.uses_of(holding)))
+            for use in before[1]:
+                key = (use.team, use.model)
+                own[key] = own.get(key, 0) + use.hundredths
+        for holding in snapshot.ending.values():
+            for use in found.uses_of(holding):
+                tree.add(use.team, use.model, use.hundredths)
+        return found
 
     @property
     def quotas(self) -> Quotas:
@@ -151,11 +154,17 @@ class TeamQuotas:
         """Return the quotas once these grants have ended."""
         return replace(self, tree=self.tree.plus([use for one in holdings for use in self.uses_of(one)], -1))
 
-    def holding_back(self, claimant: Claimant) -> TeamQuotas:
-        """Return the quotas with the claimant's share set aside: no later request takes what it waits for."""
-        team = self.team_of(claimant.owner, claimant.groups)
-        model = max(self.models_for(claimant), key=lambda one: self.tree.available(team, one), default=ANY_MODEL)
-        return replace(self, tree=self.tree.plus([Use(team, model, claimant.more)]))
+    def drafted(self) -> TeamQuotas:
+        """Return a copy in which its owner may ``hold_back`` until others see it."""
+        return replace(self, tree=self.tree.draft())
+
+    def hold_back(self, team: str, models: Sequence[str], more: int) -> None:
+        """Set so much aside for a team: no later request takes what it waits for. Only for the owner of a draft."""
+        if len(models) == 1:
+            model = models[0]
+        else:
+            model = max(models, key=lambda one: self.tree.available(team, one), default=ANY_MODEL)
+        self.tree.add(team, model, more)
 
     def refusal(self, claimant: Claimant) -> LimitError | None:
         """Return the error of a request that the team's quota will never allow; None if it may."""
@@ -190,13 +199,6 @@ class TeamQuotas:
             return 0
         available = self.tree.available(team, model)
         return available if self._may_borrow(claimant) else min(available, self.tree.within_quota(team, model))
-
-    def is_borrowing(self, claimant: Claimant) -> bool:
-        """Return whether it would take more of each model than its team is owed. Without a team it does."""
-        team = self.team_of(claimant.owner, claimant.groups)
-        return team == ROOT or all(
-            self.tree.within_quota(team, model) < claimant.more for model in self.models_for(claimant)
-        )
 
     def models_for(self, claimant: Claimant) -> list[str]:
         """Return the models to try: first those of which the team is owed enough."""
@@ -292,6 +294,24 @@ class TeamQuotas:
         return self.models.get(uuid, self.quotas.models[0])
 
 
+def _devices_of(snapshot: LedgerSnapshot, quotas: Quotas) -> tuple[dict[str, str], dict[str, str], dict[str, int]]:
+    """Return the model and the name of each device, and the GPUs of each model, in hundredths.
+
+    An unknown node counts: a team is owed what the cluster has, not what answers now.
+    """
+    models, names, gpus = dict[str, str](), dict[str, str](), dict[str, int]()
+    by_name: dict[str, str] = {}
+    for node in snapshot.nodes:
+        for device in node.devices:
+            model = by_name.get(device.name)
+            if model is None:
+                model = by_name[device.name] = quotas.model_of(device.name)
+            models[device.uuid], names[device.uuid] = model, device.name
+            if not device.is_lost:
+                gpus[model] = gpus.get(model, 0) + node.hundredths_of(device.uuid)
+    return models, names, gpus
+
+
 def ranked(quotas: TeamQuotas, claimants: Sequence[Claimant]) -> list[int]:
     """Return the order in which to serve these requests, as their places in the sequence.
 
@@ -299,33 +319,62 @@ def ranked(quotas: TeamQuotas, claimants: Sequence[Claimant]) -> list[int]:
     borrows the least for its weight, and for what it borrowed before. With the order ``drf`` the
     weight counts for all requests.
     """
-    order, tree = list[int](), quotas
-    heads: dict[str, deque[int]] = {}
-    for place, claimant in enumerate(claimants):
-        heads.setdefault(quotas.team_of(claimant.owner, claimant.groups), deque()).append(place)
-    parts = quotas.tree.surplus_parts(heads)
-    known: dict[str, tuple[bool, float, int]] = {}
-    while heads:
-        for team in heads.keys() - known.keys():
-            known[team] = _urgency(tree, team, claimants[heads[team][0]], heads[team][0], parts)
-        chosen = min(heads, key=known.__getitem__)
-        place = heads[chosen].popleft()
-        if not heads[chosen]:
-            del heads[chosen]
-        order.append(place)
-        tree = tree.holding_back(claimants[place])
-        # What the others hold, and those above them, is the same.
-        for changed in (chosen, *(team.name for team in quotas.quotas.ancestors(chosen))):
-            known.pop(changed, None)
-    return order
+    return _Ranking(quotas, claimants).run()
 
 
-def _urgency(
-    quotas: TeamQuotas, team: str, claimant: Claimant, place: int, parts: Mapping[str, float]
-) -> tuple[bool, float, int]:
-    is_borrowing = quotas.is_borrowing(claimant)
-    is_shared = is_borrowing or quotas.quotas.order == "drf"
-    share = quotas.tree.dominant_share(team, parts) if is_borrowing else 0.0
-    if quotas.quotas.order == "drf" and not is_borrowing:
-        share = quotas.tree.used_share(team)
-    return is_borrowing, share if is_shared else 0.0, place
+# The key of a team whose next request is that at this place: whether it borrows, its share, the place, the team.
+_Key = tuple[bool, float, int, str]
+
+
+class _Ranking:
+    """The requests of each team, and what all teams hold once those that are ranked have their shares."""
+
+    def __init__(self, quotas: TeamQuotas, claimants: Sequence[Claimant]) -> None:
+        self._quotas, self._claimants = quotas.drafted(), claimants
+        self._more = [one.more for one in claimants]
+        self._queues: dict[str, deque[int]] = {}
+        teams: dict[tuple[str, frozenset[str]], str] = {}
+        for place, one in enumerate(claimants):
+            asker = (one.owner, one.groups)
+            if asker not in teams:
+                teams[asker] = quotas.team_of(*asker)
+            self._queues.setdefault(teams[asker], deque()).append(place)
+        self._parts = quotas.tree.surplus_parts(self._queues)
+        self._is_drf = quotas.quotas.order == "drf"
+        shown = quotas.shown_models
+        self._only = shown if len(shown) == 1 else None
+
+    def run(self) -> list[int]:
+        """Return the order."""
+        order, queues, heads = list[int](), self._queues, [self._key(team) for team in self._queues]
+        above = {one.name for team in queues for one in self._quotas.quotas.ancestors(team)[1:]}
+        heapify(heads)
+        while heads:
+            team = heads[0][-1]
+            # A request of a team below changes what a team holds: its key has grown since.
+            if team in above and (now := self._key(team)) != heads[0]:
+                heapreplace(heads, now)
+                continue
+            place = queues[team].popleft()
+            order.append(place)
+            self._quotas.hold_back(team, self._models(place), self._more[place])
+            if queues[team]:
+                heapreplace(heads, self._key(team))
+            else:
+                heappop(heads)
+        return order
+
+    def _models(self, place: int) -> Sequence[str]:
+        claimant = self._claimants[place]
+        return self._only if self._only and not claimant.models else self._quotas.models_for(claimant)
+
+    def _key(self, team: str) -> _Key:
+        place, tree = self._queues[team][0], self._quotas.tree
+        more = self._more[place]
+        # Without a team it borrows whatever it takes.
+        is_borrowing = team == ROOT or all(tree.within_quota(team, model) < more for model in self._models(place))
+        if is_borrowing:
+            share = tree.dominant_share(team, self._parts)
+        else:
+            share = tree.used_share(team) if self._is_drf else 0.0
+        return is_borrowing, share, place, team

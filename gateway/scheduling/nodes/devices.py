@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
-from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription
+from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription, Reserved
 
 _Value = TypeVar("_Value")
 # Entries in which an overlay may differ from the mapping below it; with more it becomes a mapping of its own.
@@ -34,7 +34,8 @@ class CapacityDevice:
     @cached_property
     def facts(self) -> tuple[object, ...]:
         """Values by which a request's place on it is found, save what is reserved there."""
-        return self.index, self.memory_bytes, self.is_lost, self.context_bytes, self.is_shut, self.domain
+        hardware = (self.index, self.name, self.memory_bytes, self.context_bytes, self.domain)
+        return *hardware, self.is_lost, self.is_shut
 
 
 class Devices(tuple[CapacityDevice, ...]):
@@ -75,7 +76,7 @@ class NodeRoom:
     def facts(self) -> tuple[object, ...]:
         """Values by which a request's place on the node is found."""
         rule = (self.rule.production, self.rule.opportunistic, self.rule.host_bytes)
-        return *rule, self.largest_kernel_bytes, self.is_shut, self.is_away
+        return *rule, self.largest_kernel_bytes, self.is_shut, self.is_away, self.is_busy
 
 
 class Overlay(Mapping[str, _Value]):
@@ -102,3 +103,18 @@ class Overlay(Mapping[str, _Value]):
             return Overlay(mapping, changes)
         merged = {**mapping._changes, **changes}
         return Overlay(mapping._below, merged) if len(merged) <= _MOST_CHANGES else {**mapping._below, **merged}
+
+
+def node_facts(
+    overcommit: float,
+    room: NodeRoom,
+    devices: Iterable[tuple[CapacityDevice, Reserved | None, bool, tuple[float, ...], tuple[object, ...]]],
+) -> tuple[object, ...]:
+    """Return all by which a request is placed on a node: nodes with the same have the same parts for it.
+
+    *devices*: each with what is reserved on it, whether an earlier request waits for it, what teams lower its
+    overcommit to, and its kernels that were measured.
+    """
+    ceilings = room.rule.ceilings
+    found = ((*one.facts, *rest, ceilings.get(one.uuid) if ceilings else None) for one, *rest in devices)
+    return (overcommit, *room.facts, *found)

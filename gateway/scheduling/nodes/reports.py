@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription, Reserved
+from jupyter_aliquot.gpu_hook.placement.placement import WHOLE
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare
 
 
@@ -93,6 +94,14 @@ class Node:
     ending: frozenset[str] = frozenset()  # kernels without a grant, of which a process keeps memory
     leaving: Mapping[str, Leaving] | None = None  # by kernel id; None: the agent does not tell
     is_away: bool = False
+
+    def hundredths_of(self, uuid: str) -> int:
+        """Return the most hundredths of a device that may be reserved."""
+        return self._hundredths if not self.rule.ceilings else round(WHOLE * self.rule.most_of(uuid))
+
+    @cached_property
+    def _hundredths(self) -> int:
+        return round(WHOLE * self.rule.most)
 
     @property
     def can_evict(self) -> bool:

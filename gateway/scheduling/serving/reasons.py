@@ -1,0 +1,86 @@
+"""The reasons why the requests of one plan wait. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from jupyter_aliquot.gateway.scheduling.wait_reason import (
+    WaitReason,
+    apart,
+    cordoned,
+    evicted,
+    evicting,
+    lacking,
+    replaced_kernel,
+    team_quota,
+)
+
+if TYPE_CHECKING:
+    from jupyter_aliquot.gateway.scheduling.capacity import Held
+    from jupyter_aliquot.gateway.scheduling.planner import Pending, Serving, Size
+
+    from .alike import Alike
+
+
+class Reasons:
+    """The reasons why the requests of one plan wait.
+
+    Requests of one size share a reason, which is found once.
+    """
+
+    def __init__(self, served: Serving) -> None:
+        self._capacity = served.capacity
+        self._served = served
+        self._promised = frozenset(served.preempting)
+        self._evicting = frozenset(one.wanted_by for one in served.evictions)
+        self._found: dict[tuple[Size, Held | None, float], WaitReason] = {}
+        self._alike: dict[Alike, WaitReason] = {}
+
+    def of(self, entry: Pending) -> WaitReason:
+        """Return the reason: that of the first one like it, where the plan found it blocked like that."""
+        like = self._served.like.get(entry.kernel_id)
+        if like is None:
+            return self._worded(entry)
+        if like not in self._alike:
+            self._alike[like] = self._worded(entry)
+        return self._alike[like]
+
+    def _worded(self, entry: Pending) -> WaitReason:
+        found, models = self._of(entry), entry.wish.text
+        return found if found.models == models else replace(found, models=models)
+
+    def _of(self, entry: Pending) -> WaitReason:
+        if entry.kernel_id in self._served.kept_off:
+            return cordon_reason(self._served, entry)
+        if entry.kernel_id in self._promised:
+            return replaced_kernel(entry.request)
+        if entry.kernel_id in self._evicting:
+            return evicting(entry.request)
+        if entry.kernel_id in self._served.shortages:
+            shortage, granted = self._served.shortages[entry.kernel_id], self._served.granted
+            held = shortage.held if granted is None else granted.tree.used(shortage.team, shortage.model)
+            return team_quota(entry.request, replace(shortage, held=held).clause)
+        if entry.returns_to is not None:
+            return evicted(entry.request)
+        if entry.is_together and self._fits_apart(entry):
+            return apart(entry.request, self._served.locality_seconds)
+        overcommit = self._served.overcommit_of(entry)
+        size = (entry.size, entry.held, overcommit)
+        if size not in self._found:
+            asked = (entry.request, entry.held, entry.wish, entry.newcomer)
+            self._found[size] = lacking(self._capacity.under(overcommit), *asked)
+        return self._found[size]
+
+    def _fits_apart(self, entry: Pending) -> bool:
+        capacity = replace(self._capacity, closed=frozenset()).under(self._served.overcommit_of(entry))
+        is_placed = [
+            isinstance(capacity.place(entry.request, models=entry.wish.models, is_together=one), tuple)
+            for one in (True, False)
+        ]
+        return is_placed == [False, True]
+
+
+def cordon_reason(served: Serving, entry: Pending) -> WaitReason:
+    found = served.snapshot.cordon_for(entry.devices)
+    return cordoned(entry.request, "" if found is None else found[0].clause(found[1]))
