@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-from plan import admission, allocation, forecasts, kai_page, large, published, sharing, throughput
+from plan import admission, allocation, forecasts, kai_page, published, sharing, throughput
 from report import Row, publish, read_arguments
 
 SMOKE = {
@@ -56,7 +56,6 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
         arguments.data, arguments.sessions, [int(one) for one in arguments.trace_gpus.split(",") if one], told
     )
     rows += sharing.rows(arguments.data, arguments.shared_jobs, arguments.shared_kinds, told)
-    rows += large.rows(arguments.nodes, arguments.requests, told)
     rows += admission.rows(arguments.nodes, arguments.requests, told)
     rows += throughput.rows(arguments.jobs, told)
     return rows

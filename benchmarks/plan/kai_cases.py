@@ -8,43 +8,33 @@ becomes of each job. Names of nodes are not compared: each scheduler has its own
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from jupyter_aliquot.gateway.planning.cluster.decisions import Plan
-from jupyter_aliquot.gateway.planning.cluster.planner import plan
-from jupyter_aliquot.gateway.planning.cluster.rules import Rules, Step
-from jupyter_aliquot.gateway.planning.cluster.snapshot import (
-    ClusterNode,
-    Member,
-    Quota,
-    Request,
-    Running,
-    Snapshot,
-    Team,
-)
 from jupyter_aliquot.gateway.planning.jobs import DEVICE
 from jupyter_aliquot.gateway.planning.node import Parts
+from jupyter_aliquot.gateway.scheduling.ledger import Device, Holding, KernelRef, LedgerSnapshot, Node
+from jupyter_aliquot.gateway.scheduling.planner import Pending, Plan, plan
+from jupyter_aliquot.gateway.teams.values import Quotas, Team
+from jupyter_aliquot.gpu_hook.placement.placement import WHOLE
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request, WorkloadClass
 
 FOLDER = Path("kai-cases")
 NOW = 1_000_000.0
-STEPS = {
-    "allocate": Step.START,
-    "consolidation": Step.MOVE,
-    "reclaim": Step.RECLAIM,
-    "preempt": Step.PREEMPT,
-}
-# The features of a case that our planner does not claim, and why.
+MEMORY = Bytes(100 << 20)  # of each device
+MILLI = DEVICE // WHOLE
+LOW, NORMAL = WorkloadClass.OPPORTUNISTIC, WorkloadClass.PRODUCTION
+# The features of a case that admission does not claim, and why.
 NOT_CLAIMED = {
-    "needs_subgroups": "trees of pod sets inside a job: our gangs are flat",
-    "needs_topology": "trees of topology levels with required and preferred ones: ours are node and domain",
+    "needs_subgroups": "trees of pod sets inside a job: a kernel is one request",
+    "needs_topology": "trees of topology levels over nodes: a kernel's GPUs are on one node",
     "needs_node_affinity": "node selectors of pods",
-    "needs_stale_gang": "a gang below its minimum is the provisioner's to end",
+    "needs_stale_gang": "a gang below its minimum: a kernel is one request",
     "needs_stuck_releasing": "a pod that does not end",
+    "needs_preemption_delay": "a delay before what waits evicts others",
     "needs_multi_device_fraction": "the same fraction on several devices: ours fills devices",
     "needs_task_order": "an order of pods by label",
     "needs_best_effort": "pods without requests",
@@ -81,25 +71,17 @@ class _Task:
     is_running: bool
     node: str = ""
     parts: Parts = ()
-    is_ending: bool = False
     is_reserved: bool = False
     started: float = NOW - 60
-    first: tuple[str, Parts] = ("", ())
     first_state: str = ""
-    is_gone: bool = False
 
 
 @dataclass
 class _Job:
     name: str
     team: str
-    priority: int
     is_preemptible: bool
-    least: int
     submitted: float
-    delay: float
-    cpu: int
-    memory: int
     tasks: list[_Task] = field(default_factory=list)
 
 
@@ -132,6 +114,49 @@ def unclaimed(case: Case) -> str:
     memory = {node["gpu_memory_mib"] // 100 for node in case["nodes"].values()}
     if len(memory) > 1 and "needs_gpu_memory" in case["needs"]:
         return "GPU memory as a demand on nodes of different memory: ours is a part of a device"
+    return _beyond_one_kernel(case) or _beyond_quotas(case)
+
+
+def _beyond_one_kernel(case: Case) -> str:
+    """Return what a case wants of several pods, or of where running work is, that no kernel has."""
+    outcomes = [set(one) for one in case["outcome"].values()]
+    if any(len(job["tasks"]) > 1 for job in case["jobs"]):
+        return "jobs of several pods: a kernel is one request, with its GPUs on one node"
+    if any({"moved", "moved_device"} & one for one in outcomes) or case["actions"] == ["consolidation"]:
+        return "moves of running work: a kernel keeps its devices"
+    states = {task["state"] for job in case["jobs"] for task in job["tasks"]}
+    if states & {"releasing", "pipelined"}:
+        return "pods that end, or are reserved for, as the plan begins: each plan makes its own reservations"
+    return ""
+
+
+def _beyond_quotas(case: Case) -> str:
+    """Return the rule between teams, or in one, that a case wants and no quota file can express."""
+    waiting: dict[str, set[int]] = {}
+    held: Counter[str] = Counter()
+    took, gave = set[str](), set[str]()
+    for job in case["jobs"]:
+        words, queue = set(case["outcome"].get(job["name"], {})), job["queue"]
+        if job["tasks"][0]["state"] == "pending":
+            waiting.setdefault(queue, set()).add(job["priority"])
+        if words & {"kept", "placed", "reserved"}:
+            held[queue] += sum(_milli(task, 100) for task in job["tasks"])
+        took |= {queue} if words & {"placed", "reserved"} else set()
+        gave |= {queue} if "evicted" in words else set()
+    quotas = {queue["name"]: queue["quota_gpus"] for queue in case["queues"]}
+    if took & gave or case["actions"] == ["preempt"]:
+        return "preemption in a team by priority"
+    if (
+        any(len(priorities) > 1 for priorities in waiting.values())
+        or len({queue["priority"] for queue in case["queues"]}) > 1
+    ):
+        return "priorities of teams, or of what waits in one: their queues have other orders"
+    if gave and any(0 <= quotas[queue] * DEVICE < held[queue] for queue in took):
+        return "reclaim beyond the quota up to a fair share: a team takes back what it is owed"
+    for one in case["departments"]:
+        below = sum(max(0, queue["quota_gpus"]) for queue in case["queues"] if queue.get("parent") == one["name"])
+        if not one.get("implicit") and 0 <= one["quota_gpus"] < below:
+            return "teams that are owed more than the one above them: in a quota file quotas add up"
     return ""
 
 
@@ -172,102 +197,77 @@ class _World:
     def __init__(self, case: Case) -> None:
         self._case = case
         self._now = NOW
-        self._nodes = tuple(
-            ClusterNode(name, node["gpus"], "", int(node["cpu"] * 1000), node["mem"] // 2**20)
-            for name, node in case["nodes"].items()
-        )
-        self._teams = tuple(_teams(case))
+        self._nodes = {name: node["gpus"] for name, node in case["nodes"].items()}
+        self._quotas = _quotas(case, WHOLE * sum(self._nodes.values()))
         self._jobs = [_job(case, job) for job in case["jobs"]]
+        self._tasks = {task.name: (job, task) for job in self._jobs for task in job.tasks}
         self._place_running()
 
     def run(self) -> dict[str, dict[str, int]]:
         """Return what became of each job."""
-        actions = [action for action in self._case["actions"] if action in STEPS]
-        steps = tuple(STEPS[action] for action in actions)
         rounds = self._case.get("rounds_until_match", 1) + self._case.get("rounds_after_match", 0)
         if self._case["mode"] == "single_pass":
             rounds = 1
         for _ in range(rounds):
-            self._apply(self._plan(steps))
-            if self._case["mode"] != "single_pass":
-                self._settle()
+            for _, task in self._tasks.values():
+                task.is_reserved = False
+            self._apply(self._plan())
             self._now += self._case.get("seconds_between_rounds", 0)
         return {job.name: dict(Counter(map(self._outcome, job.tasks))) for job in self._jobs}
 
-    def _plan(self, steps: tuple[Step, ...]) -> Plan:
-        rules = Rules(steps=steps, may_end=True, hold_after=math.inf)
-        running = tuple(one for job in self._jobs if (one := self._running(job)) is not None)
-        pending = [one for job in self._jobs if (one := self._request(job)) is not None]
-        return plan(Snapshot(self._nodes, self._teams, running), pending, self._now, rules)
+    def _plan(self) -> Plan:
+        running = {name: _holding(*one) for name, one in self._tasks.items() if one[1].is_running}
+        pending = [
+            Pending(name, job.team, _request(job, task), job.submitted)
+            for name, (job, task) in self._tasks.items()
+            if not task.is_running and task.first_state == "pending"
+        ]
+        nodes = tuple(self._node(name) for name in self._nodes)
+        ledger = LedgerSnapshot(others=nodes, holdings=running, quotas=self._quotas)
+        return plan(ledger, sorted(pending, key=lambda one: one.since), self._now)
 
-    def _running(self, job: _Job) -> Running | None:
-        tasks = [task for task in job.tasks if task.is_running]
-        if not tasks:
-            return None
-        members = tuple(Member(task.node, task.parts, job.cpu, job.memory, task.is_ending) for task in tasks)
-        return Running(
-            job.name,
-            job.team,
-            members,
-            job.least,
-            job.priority,
-            job.is_preemptible,
-            can_swap=False,
-            started=min(task.started for task in tasks),
-            submitted=job.submitted,
-        )
-
-    def _request(self, job: _Job) -> Request | None:
-        sizes = tuple(task.milli for task in job.tasks if not task.is_running and not task.is_gone)
-        if not sizes:
-            return None
-        return Request(
-            job.name,
-            job.team,
-            sizes,
-            job.least,
-            job.priority,
-            job.is_preemptible,
-            job.submitted,
-            cpu=job.cpu,
-            memory=job.memory,
-            eviction_delay=job.delay,
-        )
+    def _node(self, name: str) -> Node:
+        held: dict[int, list[tuple[int, bool]]] = {}
+        for job, task in self._tasks.values():
+            for device, milli in task.parts if task.is_running and task.node == name else ():
+                held.setdefault(device, []).append((milli // MILLI, job.is_preemptible))
+        devices = []
+        for at in range(self._nodes[name]):
+            all_parts = sum(part for part, _ in held.get(at, ()))
+            normal = sum(part for part, is_low in held.get(at, ()) if not is_low)
+            devices.append(
+                Device(
+                    f"{name}/{at}",
+                    at,
+                    "case",
+                    MEMORY,
+                    GpuShare(all_parts),
+                    _bytes(all_parts),
+                    by_production=(GpuShare(normal), _bytes(normal)),
+                )
+            )
+        return Node(name, "case", tuple(devices), evicted=frozenset())
 
     def _apply(self, found: Plan) -> None:
-        running = {job.name: [task for task in job.tasks if task.is_running] for job in self._jobs}
-        pending = {job.name: [t for t in job.tasks if not t.is_running and not t.is_gone] for job in self._jobs}
-        for start in found.starts:
-            task = pending[start.request][start.member]
-            task.is_running, task.node, task.parts, task.started = True, start.node, start.parts, self._now
-        for one in found.reservations:
-            pending[one.request][one.member].is_reserved = True
-        for withdrawal in (*found.evictions, *found.swap_outs):
-            for member in withdrawal.members:
-                running[withdrawal.workload][member].is_running = False
-        for move in found.moves:
-            task = running[move.workload][move.member]
-            task.node, task.parts = move.node, move.parts
-
-    def _settle(self) -> None:
-        for job in self._jobs:
-            for task in job.tasks:
-                task.is_reserved = False
-                if task.is_ending:
-                    task.is_running, task.is_ending, task.is_gone = False, False, True
+        for admit in found.admissions:
+            _, task = self._tasks[admit.kernel_id]
+            places = [part.uuid.rsplit("/", 1) for part in admit.parts]
+            task.is_running, task.node, task.started = True, places[0][0], self._now
+            task.parts = tuple(
+                (int(at), part.hundredths * MILLI) for (_, at), part in zip(places, admit.parts, strict=True)
+            )
+        for one in found.evictions:
+            self._tasks[one.kernel_id][1].is_running = False
+            self._tasks[one.wanted_by][1].is_reserved = True
 
     def _outcome(self, task: _Task) -> str:
         if task.first_state == "pending":
             return "placed" if task.is_running else "reserved" if task.is_reserved else "waits"
-        if task.is_ending or task.is_gone:
-            return "released"
-        if not task.is_running:
-            return "evicted"
-        return "kept" if (task.node, task.parts) == task.first else "moved"
+        return "kept" if task.is_running else "evicted"
 
     def _place_running(self) -> None:
         """Give each running task devices: a label names a device, tasks without one get their own."""
-        free = {node.name: [DEVICE] * node.devices for node in self._nodes}
+        free = {name: [DEVICE] * count for name, count in self._nodes.items()}
         labels: dict[tuple[str, str], int] = {}
         raw = {task["name"]: task for job in self._case["jobs"] for task in job["tasks"]}
         tasks = [task for job in self._jobs for task in job.tasks if task.is_running]
@@ -287,62 +287,69 @@ class _World:
             for at, milli in chosen:
                 left[at] -= milli
             task.parts = chosen
-            task.first = (task.node, chosen)
 
 
-def _teams(case: Case) -> list[Team]:
-    found: list[Team] = []
-    for at, one in enumerate(case["departments"]):
-        if not one.get("implicit"):
-            found.append(_team("/" + one["name"], one.get("parent"), one, at))
-    known = {team.name for team in found}
-    for at, one in enumerate(case["queues"]):
+def _bytes(hundredths: int) -> Bytes:
+    return Bytes(int(MEMORY) * hundredths // WHOLE)
+
+
+def _request(job: _Job, task: _Task) -> Request:
+    return Request(GpuShare(task.milli // MILLI), None, LOW if job.is_preemptible else NORMAL)
+
+
+def _holding(job: _Job, task: _Task) -> Holding:
+    parts = ((device, milli // MILLI) for device, milli in task.parts)
+    quotas = tuple(Quota(f"{task.node}/{at}", at, GpuShare(part), _bytes(part)) for at, part in parts)
+    grant = Grant(task.name, job.team, _request(job, task), task.node, quotas, "", ())
+    began = job.submitted if task.first_state == "running" else task.started
+    return Holding(grant, KernelRef(task.name, job.team), began, queued_at=job.submitted, granted_at=began)
+
+
+def _quotas(case: Case, gpus: int) -> Quotas:
+    """Return the queues as teams, each with one user of its name. Low priority is what KAI may preempt."""
+    departments = {"/" + one["name"]: one for one in case["departments"] if not one.get("implicit")}
+    teams = {name: _team(name, "", one, gpus) for name, one in departments.items()}
+    for one in case["queues"]:
         parent = "/" + str(one.get("parent"))
-        found.append(_team(one["name"], parent.removeprefix("/") if parent in known else None, one, at))
-    return found
+        teams[one["name"]] = _team(one["name"], parent if parent in departments else "", one, gpus)
+    for name in departments:  # of a file a team is owed its own quota and those of the teams below it
+        below = sum(team.nominal[""] for team in teams.values() if team.parent == name)
+        teams[name] = replace(teams[name], nominal={"": max(0, teams[name].nominal[""] - below)})
+    return Quotas("case", teams)
 
 
-def _team(name: str, parent: str | None, one: Mapping[str, Any], at: int) -> Team:
-    nominal = None if one["quota_gpus"] < 0 else round(one["quota_gpus"] * DEVICE)
-    limit = None if one["limit_gpus"] < 0 else round(one["limit_gpus"] * DEVICE)
-    borrowing = None if limit is None else limit - min(nominal or 0, limit)
-    if limit is not None:
-        nominal = limit if nominal is None else min(nominal, limit)
-        borrowing = limit - nominal
+def _team(name: str, parent: str, one: Mapping[str, Any], gpus: int) -> Team:
+    nominal = gpus if one["quota_gpus"] < 0 else round(one["quota_gpus"] * WHOLE)
+    limit = None if one["limit_gpus"] < 0 else round(one["limit_gpus"] * WHOLE)
+    nominal = nominal if limit is None else min(nominal, limit)
     return Team(
         name,
-        "/" + parent if parent else "",
-        {"": Quota(nominal, borrowing)},
-        max(0.0, one["over_quota_weight"]),
-        one.get("priority", 100),
-        reclaim_min_runtime=one.get("reclaim_min_runtime_seconds"),
-        order=at,
+        parent=parent,
+        users=(name,),
+        nominal={"": nominal},
+        borrowing=None if limit is None else {"": limit - nominal},
+        weight=max(0.0, one["over_quota_weight"]),
+        reclaim_seconds=one.get("reclaim_min_runtime_seconds") or 0.0,
+        borrowers="low",
     )
 
 
 def _job(case: Case, job: Mapping[str, Any]) -> _Job:
     memory = max((node["gpu_memory_mib"] for node in case["nodes"].values()), default=100)
-    first = job["tasks"][0]
     made = _Job(
         job["name"],
         job["queue"],
-        job["priority"],
         job["preemptible"],
-        job["min_available"],
         NOW - job["age_minutes"] * 60,
-        job.get("preemption_delay_seconds", 0.0),
-        int(first["cpu"] * 1000),
-        first["mem"] // 2**20,
     )
     for task in job["tasks"]:
-        is_running = task["state"] in ("running", "releasing", "bound")
+        is_running = task["state"] in ("running", "bound")
         made.tasks.append(
             _Task(
                 task["name"],
                 _milli(task, memory // 100 * 100),
                 is_running,
                 task.get("node", ""),
-                is_ending=task["state"] == "releasing",
                 first_state="running" if is_running else "pending",
             )
         )

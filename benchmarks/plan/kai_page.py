@@ -16,9 +16,10 @@ VERDICTS = ("agrees", "differs", "not claimed")
 INTRODUCTION = """# The planner against KAI-Scheduler's tests
 
 Each case of `kai-cases` is one cluster: nodes, teams with quotas, running and waiting jobs, and what KAI's
-actions make of them. `make bench-plan` gives each case to `plan(snapshot, pending, now)` and compares, for each
-job, how many members started, wait, are reserved, stayed, moved or left. Names of nodes are not compared:
-each scheduler has ties of its own. In a case of one action the plan takes that step alone.
+actions make of them. `make bench-plan` gives each case to admission's `plan(snapshot, pending, now)`, the one
+that the gateway and `aliquot simulate` call, and compares what became of each job. Names of nodes are not
+compared: each scheduler has ties of its own. A job that KAI may preempt has low priority, and low priority
+alone borrows.
 
 Derived from KAI-Scheduler test tables, Copyright 2025 NVIDIA CORPORATION; KAI Scheduler was originally forked
 from kube-batch, Copyright (c) The Kubernetes Authors. Licensed under the Apache License 2.0. Changed: converted
@@ -27,19 +28,12 @@ from Go source to JSON; feature flags and outcome words were added. Source:
 `pkg/scheduler/actions`. The cases are not part of this repository.
 """
 
-TIE = "equal choices: which of two alike moves; each scheduler has ties of its own"
+_BEHIND = "what waits for its team's quota is passed by no later request of that team, so that it starts at all"
 REASONS = {
-    "TestHandleFractionalGPUAllocation/14": "a reservation of an earlier cycle is not kept: each plan makes its own",
-    "TestConsolidation/2": TIE,
-    "TestConsolidation/16": TIE,
-    "TestHandleConsolidationGpuMemory/0": TIE,
-    "TestHandleConsolidationGpuMemory/3": TIE,
-    "TestConsolidateIntegrationTest/0": TIE,
-    "TestReclaimIntegrationTest/38": TIE,
-    "TestAllocateIntegrationTest/9": "equal shares: KAI also compares CPU and memory",
-    "TestConsolidateGangIntegrationTest/0": "a move stays; KAI's harness starts the pods again, elsewhere",
-    "TestConsolidateAndReclaimIntegrationTest/0": "the smaller of two moves, so that the larger one is swapped out",
-    "TestHandleReclaim/28": "reclaim alone moves no work that is within its quota; the step of moves does",
+    "TestHandleFractionalGPUAllocation/9": _BEHIND,
+    "TestAllocateFractionalGpuIntegrationTest/2": _BEHIND,
+    "TestHandleAllocation/8": "both teams are within quota: the older request goes first, in KAI the smaller one",
+    "TestHandleAllocation/14": "a team's quota counts its kernels of low priority, too, where KAI's counts the others",
 }
 
 

@@ -1,6 +1,6 @@
 """The tree of teams: what is below each team, and the way from it to the top. Pure.
 
-The quota file, the quotas that admission counts, and the planner of many nodes share this structure.
+The quota file and the quotas that admission counts share this structure.
 It knows names alone; amounts and rules belong to its users.
 """
 

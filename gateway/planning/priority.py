@@ -1,4 +1,4 @@
-"""The order of requests by one policy, as a key: production and the planner of many nodes share it. Pure.
+"""The order of requests by one policy, as a key. Pure.
 
 The simulator's orders (``queue_orders``) also stop jobs for others; a key only says what goes first.
 """

@@ -84,17 +84,19 @@ class TeamTree:
 
     def quota(self, team: str, model: str) -> int:
         """Return what the team and those below it are owed, without what these do not lend."""
-        if (team, model) not in self._known:
+        found = self._known.get((team, model))
+        if found is None:
             lent = (self._lends(child.name, model) for child in self.quotas.children(team))
-            self._known[team, model] = self.nominal(team, model) + sum(lent)
-        return self._known[team, model]
+            found = self._known[team, model] = self.nominal(team, model) + sum(lent)
+        return found
 
     def used(self, team: str, model: str) -> int:
         """Return what the team's kernels hold, and what the teams below it hold of the team's quota."""
-        if (team, model) not in self._used:
+        found = self._used.get((team, model))
+        if found is None:
             below = (self._used_above(child, model) for child in self.quotas.children(team))
-            self._used[team, model] = self.own.get((team, model), 0) + sum(below)
-        return self._used[team, model]
+            found = self._used[team, model] = self.own.get((team, model), 0) + sum(below)
+        return found
 
     def borrowed(self, team: str, model: str) -> int:
         """Return what the team holds beyond its quota."""

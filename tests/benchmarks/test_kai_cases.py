@@ -55,8 +55,9 @@ def a_job(name: str, queue: str, state: str, *gpus: float, priority: int = 50, a
 @pytest.mark.parametrize(
     ("case", "verdict"),
     [
-        (a_case("allocate", [a_job("a", "q0", "pending", 1, 1)], {"a": {"placed": 2}}), "agrees"),
-        (a_case("allocate", [a_job("a", "q0", "pending", 1, 1)], {"a": {"waits": 2}}), "differs"),
+        (a_case("allocate", [a_job("a", "q0", "pending", 2)], {"a": {"placed": 1}}), "agrees"),
+        (a_case("allocate", [a_job("a", "q0", "pending", 2)], {"a": {"waits": 1}}), "differs"),
+        (a_case("allocate", [a_job("a", "q0", "pending", 1, 1)], {"a": {"placed": 2}}), "not claimed"),
         (
             a_case(
                 "reclaim",
@@ -67,11 +68,19 @@ def a_job(name: str, queue: str, state: str, *gpus: float, priority: int = 50, a
         ),
         (
             a_case(
+                "reclaim",
+                [a_job("a", "q0", "running", 2, priority=100), a_job("b", "q1", "pending", 1)],
+                {"a": {"kept": 1}, "b": {"waits": 1}},
+            ),
+            "agrees",
+        ),
+        (
+            a_case(
                 "preempt",
                 [a_job("a", "q0", "running", 2), a_job("b", "q0", "pending", 1, priority=100)],
                 {"a": {"evicted": 1}, "b": {"reserved": 1}},
             ),
-            "agrees",
+            "not claimed",
         ),
         (a_case("allocate", [], {}, needs=["needs_dra"]), "not claimed"),
     ],

@@ -371,8 +371,10 @@ class _Ranking:
     def _key(self, team: str) -> _Key:
         place, tree = self._queues[team][0], self._quotas.tree
         more = self._more[place]
-        # Without a team it borrows whatever it takes.
-        is_borrowing = team == ROOT or all(tree.within_quota(team, model) < more for model in self._models(place))
+        is_borrowing = True
+        for model in self._models(place) if team != ROOT else ():  # without a team it borrows whatever it takes
+            if tree.within_quota(team, model) >= more:
+                is_borrowing = False
         if is_borrowing:
             share = tree.dominant_share(team, self._parts)
         else:

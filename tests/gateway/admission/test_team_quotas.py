@@ -83,6 +83,15 @@ def test_a_team_at_its_limit_waits_and_holds_up_no_other_team() -> None:
     )
 
 
+def test_no_normal_kernel_is_taken_back_from_a_team_in_which_low_priority_alone_borrows() -> None:
+    """Its normal kernels are within its quota, unless that was lowered since: then they stay until they end."""
+    text = TWO.replace("abe], nominalQuota: 1", "abe], nominalQuota: 0.5, borrowingPriority: low")
+    held = runs(runs(a_node(text=text), "normal", "ann", 100), "low", "abe", 100, low=True)
+    assert leaving(plan(held, [asks("owed", "bob", 100)], 1.0)) == ["low"]
+    held = runs(runs(a_node(text=text), "normal", "ann", 100), "other", "ann", 100)
+    assert leaving(plan(held, [asks("owed", "bob", 100)], 1.0)) == []
+
+
 def test_a_request_beyond_what_its_team_may_ever_hold_is_refused() -> None:
     text = TWO.replace("abe], nominalQuota: 1", "abe], nominalQuota: 1, borrowingLimit: 0.5")
     (refused,) = plan(a_node(text=text), [asks("x", "ann", 200)], 1.0).refusals

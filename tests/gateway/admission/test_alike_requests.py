@@ -1,0 +1,126 @@
+"""A plan decides once about alike requests, and uses what the one before found: decisions stay the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from jupyter_aliquot.gateway.scheduling.ledger import Device, Holding, KernelRef, LedgerSnapshot, Node
+from jupyter_aliquot.gateway.scheduling.nodes.kept import Kept
+from jupyter_aliquot.gateway.scheduling.planner import Pending, Plan, plan
+from jupyter_aliquot.gateway.scheduling.resize import held_of, quota_of
+from jupyter_aliquot.gateway.scheduling.serving.alike import AlikeRequests
+from jupyter_aliquot.gateway.sizes.wish import Wish
+from jupyter_aliquot.gateway.teams.reading import read_quotas
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request, WorkloadClass
+
+NOTHING = (GpuShare(0), Bytes(0))
+NOW = 200.0
+MODELS = ("NVIDIA H200", "NVIDIA A100")
+FILES = (
+    "",
+    "teams:\n  a: {users: [u0, u1], nominalQuota: 3}\n  b: {users: [u2, u3, '*'], nominalQuota: 3}\n",
+    "queue: {order: las, backfill: false}\nteams:\n  d: {nominalQuota: 2, borrowingLimit: 2}\n"
+    "  a: {parent: d, users: [u0, u1], nominalQuota: 1}\n  b: {parent: d, users: [u2], lendingLimit: 0}\n"
+    "  c: {users: ['*'], nominalQuota: 2, overQuotaWeight: 3}\n",
+    "queue: {localityWait: 60}\nteams:\n  a: {users: [u0, u1], nominalQuota: {H200: 2, A100: 1}}\n"
+    "  b: {users: ['*'], nominalQuota: {H200: 1}, borrowingPriority: low, overcommit: 1}\n",
+)
+
+
+class Cluster:
+    """Nodes, kernels and requests, drawn at random."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        text = FILES[seed % len(FILES)]
+        nodes = tuple(self._node(f"n{at}") for at in range(self.random.choice((1, 3, 6))))
+        self.ledger = LedgerSnapshot(others=nodes, quotas=read_quotas(text, "aliquot.yaml") if text else None)
+        for at in range(self.random.choice((0, 4, 12))):
+            self.start(f"k{at}", is_backfilled=self.random.random() < 0.2)
+
+    def _node(self, name: str) -> Node:
+        model = self.random.choice(MODELS)
+        devices = (
+            Device(f"GPU-{name}-{at}", at, model, Bytes(8 << 30), *NOTHING, by_production=NOTHING, domain=at // 2)
+            for at in range(4)
+        )
+        return Node(name, "stub", tuple(devices), evicted=frozenset())
+
+    def request(self) -> Request:
+        size, priority = self.random.choice((25, 50, 100, 200, 250)), self.random.choice(list(WorkloadClass))
+        return Request(GpuShare(size), None, priority)
+
+    def start(self, kernel_id: str, **facts: Any) -> None:
+        """Have a kernel run where a plan without quotas puts it, if that has room."""
+        owner, request = f"u{self.random.randrange(5)}", self.request()
+        found = plan(replace(self.ledger, quotas=None), [Pending(kernel_id, owner, request, 0.0)], 0.0)
+        for admit in found.admissions:
+            node = self.ledger.capacity().node_of(admit.parts)
+            grant = Grant(kernel_id, owner, request, node, tuple(map(quota_of, admit.parts)), "", ())
+            holding = replace(Holding(grant, KernelRef(kernel_id, owner), 0.0), **facts)
+            grown = self.ledger.with_parts(kernel_id, request, admit.parts)
+            self.ledger = replace(grown, holdings=MappingProxyType({**grown.holdings, kernel_id: holding}))
+
+    def queue(self, count: int) -> list[Pending]:
+        grows = [
+            Pending(kernel_id, one.grant.owner, self.request(), 50.0, held=held_of(one.grant))
+            for kernel_id, one in self.ledger.holdings.items()
+            if self.random.random() < 0.1
+        ]
+        return grows + [
+            Pending(
+                f"p{at}",
+                f"u{self.random.randrange(5)}",
+                self.request(),
+                100.0 + at,
+                deadline=self.random.choice((None, None, None, 150.0)),
+                wish=Wish(self.random.choice(((), (), ("H200",), ("H200", "A100")))),
+            )
+            for at in range(count)
+        ]
+
+
+def decisions(found: Plan) -> tuple[object, ...]:
+    """Return all but the reasons: a request that is like one before it has the reason of that one."""
+    admitted = [(one.kernel_id, one.placement(), one.is_backfilled) for one in found.admissions]
+    refused = [(one.kernel_id, str(one.error)) for one in found.refusals]
+    return admitted, refused, [one.kernel_id for one in found.waiting], found.preempting, found.evictions
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_alike_requests_are_decided_as_each_of_them_alone(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(seed)
+    queue = cluster.queue(30)
+    found = plan(cluster.ledger, queue, NOW)
+    monkeypatch.setattr(AlikeRequests, "kind_of", lambda *asked: None)
+    assert decisions(found) == decisions(plan(cluster.ledger, queue, NOW))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_plan_is_that_of_a_gateway_which_planned_nothing_before(seed: int) -> None:
+    cluster = Cluster(seed)
+    for at in range(6):
+        queue = cluster.queue(12)
+        anew = replace(cluster.ledger, kept=Kept())
+        found, want = plan(cluster.ledger, queue, NOW), plan(anew, queue, NOW)
+        assert (decisions(found), found.waiting) == (decisions(want), want.waiting), f"after {at} changes"
+        if cluster.ledger.holdings:
+            cluster.ledger = cluster.ledger.without(cluster.random.choice(sorted(cluster.ledger.holdings)))
+        cluster.start(f"new{at}")
+
+
+def test_a_team_is_told_what_its_kernels_hold_and_not_what_else_waits() -> None:
+    devices = (Device("GPU-0", 0, "Stub", Bytes(8 << 30), *NOTHING, by_production=NOTHING),)
+    text = "teams:\n  a: {users: [ann], nominalQuota: 0.5, borrowingLimit: 0}\n  b: {users: [bob], nominalQuota: 0.5}\n"
+    ledger = LedgerSnapshot(node=Node("node", "stub", devices), quotas=read_quotas(text, "aliquot.yaml"))
+    queue = [Pending(name, "ann", Request(GpuShare(50)), float(at)) for at, name in enumerate(("x", "y", "z"))]
+    found = plan(ledger, queue, 10.0)
+    assert [one.kernel_id for one in found.admissions] == ["x"]
+    assert {one.reason.sentence for one in found.waiting} == {
+        "Needs 0.5 GPU; the team a holds 0.5 of its quota of 0.5 GPU, and no GPU is free for it to take"
+    }
