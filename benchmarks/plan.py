@@ -56,6 +56,7 @@ def measure(arguments: argparse.Namespace) -> list[Row]:
         arguments.data, arguments.sessions, [int(one) for one in arguments.trace_gpus.split(",") if one], told
     )
     rows += sharing.rows(arguments.data, arguments.shared_jobs, arguments.shared_kinds, told)
+    rows += sharing.sweep_rows(arguments.data, arguments.shared_jobs, arguments.shared_kinds)
     rows += admission.rows(arguments.nodes, arguments.requests, told)
     rows += throughput.rows(arguments.jobs, told)
     return rows

@@ -34,6 +34,8 @@ SHORTEST = "ours, shortest first"
 CONTROLLERS = {"ours": "measured", SHORTEST: "measured", "TGS": "tgs", "co-execution": "none", BOUND: "measured"}
 PLANNED = ("ours", SHORTEST, BOUND)
 GPUS = 8
+# Parts of a GPU that each pair leaves idle, for the sweep.
+IDLE = (0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8, 1.0)
 LOADS = (2.0, 5.0)  # the demand of all jobs, while they arrive, times the GPUs; the last one is judged
 SEEDS = range(1, 11)
 
@@ -214,6 +216,21 @@ def rows(data: Path, count: int, kinds: int, told: Callable[[str], None]) -> Ite
             is_judged = name == SHORTEST and load == LOADS[-1]
             yield at_most(*first, WANT_PRODUCTION) if is_judged else Row(*first)
             yield at_most(*second, WANT_OPPORTUNISTIC) if is_judged else Row(*second)
+
+
+def sweep_rows(data: Path, count: int, kinds: int, loads: Sequence[float] = LOADS[-1:]) -> Iterator[Row]:
+    """Yield the change of opportunistic jobs if each pair left the same idle time, and they had all of it."""
+    draw = lengths(data)
+    for load in loads:
+        traces = [partial(a_trace, count, kinds, load, draw, seed) for seed in SEEDS]
+        alone = [completion(jobs, None)[1] for jobs in traces]
+        for idle in IDLE:
+            speeds = {(one, other): (1.0, idle) for one in PRODUCTION for other in OPPORTUNISTIC}
+            for name, order in ((BOUND, "in order of arrival"), (SHORTEST, "shortest first")):
+                found = [completion(jobs, speeds, name)[1] for jobs in traces]
+                changes = [100 * (one / before - 1) for one, before in zip(found, alone, strict=True)]
+                label = f"{count} + {count} jobs, load {load:g}, all of {100 * idle:.0f} % idle time, {order}"
+                yield Row(f"{label}: opportunistic against exclusive", mean(changes), "%")
 
 
 def _changes(trace: Callable[[int], list[Job]], speeds: Mapping[str, Speeds]) -> dict[str, tuple[float, float]]:

@@ -228,9 +228,8 @@ def lacking(
         and isinstance(capacity.shared_freely().place(request, held, wish.models), tuple)
     ):
         reason = replace(reason, detail="; a team's quota lets no more kernels share a GPU's memory")
-    is_several = held is None and request.gpus.hundredths > WHOLE
     states = _usable(capacity, request, held, wish)
-    if is_several:
+    if held is None and request.gpus.hundredths > WHOLE:
         return _with_whole(reason, [(state, counts[capacity.node_of_device(state.uuid)]) for state in states])
     return _with_free(reason, states)
 

@@ -1,4 +1,4 @@
-"""What one snapshot of a ledger found and the next one needs again: most nodes and grants are the same.
+"""Findings of a ledger's snapshot that the next one needs again: most nodes and grants are the same.
 
 Each value is kept with the object that it was found for, and holds while that is the same object. A
 ledger hands it from each snapshot to the next; nothing else writes it.

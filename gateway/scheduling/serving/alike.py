@@ -22,7 +22,7 @@ Alike = tuple[str, str, str, bool]
 
 
 class Claim(NamedTuple):
-    """What is set aside for a request that waits: the team, the models that it takes, and hundredths."""
+    """The share that is set aside for a request that waits: the team, the models that it takes, and hundredths."""
 
     team: str
     models: Sequence[str]
