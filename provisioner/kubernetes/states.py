@@ -12,6 +12,7 @@ from .kernel_pod import KERNEL_CONTAINER
 
 _PULL = {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "RegistryUnavailable"}
 _CONFIGURATION = {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
+_UNPLACED = "FailedScheduling"
 _EVICTIONS = {
     "EvictionByEvictionAPI": "an administrator or a program drained its node",
     "PreemptionByScheduler": "the cluster gave its place to a pod of higher priority",
@@ -84,8 +85,11 @@ def refusal_text(error: ClusterError) -> str:
 
 
 def warning_text(events: Iterable[Object]) -> str:
-    """Return the last warning among a pod's events, for the user who waits; empty without one."""
-    warnings = [one for one in events if one.get("type") == "Warning"]
+    """Return the last warning among a pod's events, for the user who waits; empty without one.
+
+    The scheduler's own warnings are left out: the pod's condition has their text, and `pod_state` their meaning.
+    """
+    warnings = [one for one in events if one.get("type") == "Warning" and one.get("reason") != _UNPLACED]
     if not warnings:
         return ""
     last = max(warnings, key=_when)
