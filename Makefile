@@ -82,7 +82,7 @@ test-binder: ## As root: the image of Binder, built by repo2docker with Podman, 
 test-cluster: ## The API's answers that Aliquot builds on, from a real cluster: ALIQUOT_KUBECONFIG names its kubeconfig
 	@$(PYTHON) tools/setup.py test
 	@: $${ALIQUOT_KUBECONFIG:?Set ALIQUOT_KUBECONFIG to the kubeconfig of a cluster in which tests may make namespaces}
-	$(BIN)/pytest -rA tests/provisioner/kubernetes/test_conformance.py
+	$(BIN)/pytest -rA tests/provisioner/kubernetes/conformance
 
 test-gpu: ## On a GPU machine: the C suite, and PyTorch, CuPy, JAX and Numba through the hook; needs no network
 	@$(PYTHON) tools/gpu_tests.py --gpu $(or $(GPU),nvidia) $(ARGS)

@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from .admission import refused_resize
 from .reviews import Reviews
 from .store import RESOURCES, Change, Failure, Object, Resource, Store
 
@@ -308,6 +309,9 @@ class _Handler(BaseHTTPRequestHandler):
             resources = {one["name"]: one.get("resources", {}) for one in told["spec"]["containers"]}
             for container in before["spec"]["containers"]:
                 container["resources"] = resources.get(container["name"], container.get("resources", {}))
+            node = store.find(RESOURCES["nodes"], "", before["spec"].get("nodeName", ""))
+            if (refusal := refused_resize(before, node)) is not None:
+                raise Failure(*refusal)
             return store.replace(asked.resource, asked.namespace, asked.name, before)
         self._check_pod_spec(asked, told)
         return store.replace(asked.resource, asked.namespace, asked.name, told, asked.part)

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from . import admission
+
 Object = dict[str, Any]
 Key = tuple[str, str, str]  # resource, namespace, name
 
@@ -46,6 +48,7 @@ RESOURCES = {
         Resource("secrets", "Secret", "v1"),
         Resource("configmaps", "ConfigMap", "v1"),
         Resource("events", "Event", "v1"),
+        Resource("resourcequotas", "ResourceQuota", "v1"),
         Resource("nodes", "Node", "v1", is_namespaced=False),
         Resource("namespaces", "Namespace", "v1", is_namespaced=False),
         Resource("deployments", "Deployment", "apps/v1"),
@@ -54,6 +57,7 @@ RESOURCES = {
         Resource("podgroups", "PodGroup", "scheduling.run.ai/v2alpha2"),
         Resource("resourceclaims", "ResourceClaim", "resource.k8s.io/v1"),
         Resource("resourceslices", "ResourceSlice", "resource.k8s.io/v1", is_namespaced=False),
+        Resource("deviceclasses", "DeviceClass", "resource.k8s.io/v1", is_namespaced=False),
     )
 }
 
@@ -105,8 +109,6 @@ class Store:
     compacted: int = 0
     # Called with the resource and a new object; it raises Failure for one that is refused.
     admission: list[Admission] = field(default_factory=list)
-    # Namespace and resource to the most objects.
-    quotas: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def create(self, resource: Resource, namespace: str, told: Object) -> Object:
         with self.changed:
@@ -121,7 +123,7 @@ class Store:
                 raise Failure(409, "AlreadyExists", f'{resource.full_name} "{key[2]}" already exists')
             for admit in self.admission:
                 admit(resource.plural, told)
-            self._check_quota(resource, namespace, key[2])
+            self._admit(resource, namespace, told)
             created = copy.deepcopy(told)
             created.update(apiVersion=resource.api_version, kind=resource.kind)
             if resource.is_namespaced:
@@ -130,6 +132,8 @@ class Store:
             created["metadata"].pop("resourceVersion", None)
             if resource.plural == "pods":
                 created.setdefault("status", {"phase": "Pending"})
+            if resource.plural == "resourcequotas":
+                created["status"] = {"hard": created["spec"]["hard"]}
             self._put("ADDED", key, created)
             self._collect()
             return copy.deepcopy(created)
@@ -140,6 +144,11 @@ class Store:
             if found is None:
                 raise Failure(404, "NotFound", f'{resource.full_name} "{name}" not found')
             return copy.deepcopy(found)
+
+    def find(self, resource: Resource, namespace: str, name: str) -> Object:
+        """Return an object; an empty one where there is none."""
+        with self.changed:
+            return copy.deepcopy(self.objects.get((resource.plural, namespace, name), {}))
 
     def list(self, resource: Resource, namespace: str) -> tuple[list[Object], int]:
         with self.changed:
@@ -277,16 +286,19 @@ class Store:
                 f"unable to create new content in namespace {namespace} because it is being terminated",
             )
 
-    def _check_quota(self, resource: Resource, namespace: str, name: str) -> None:
-        most = self.quotas.get((namespace, resource.plural))
-        used = sum(1 for plural, where, _ in self.objects if (plural, where) == (resource.plural, namespace))
-        if most is not None and used >= most:
-            raise Failure(
-                403,
-                "Forbidden",
-                f'{resource.full_name} "{name}" is forbidden: exceeded quota: rq, requested: {resource.plural}=1, '
-                f"used: {resource.plural}={used}, limited: {resource.plural}={most}",
-            )
+    def _admit(self, resource: Resource, namespace: str, told: Object) -> None:
+        name = told["metadata"].get("name", "")
+        kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+        quotas = [one for key, one in self.objects.items() if key[:2] == ("resourcequotas", namespace)]
+        used = sum(1 for key in self.objects if key[:2] == (resource.plural, namespace))
+        refusals = [admission.refused_name(kind, name)]
+        if resource.plural == "leases":
+            refusals.append(admission.refused_lease(told))
+        if resource.plural == "pods":
+            refusals.append(admission.refused_pod(self.objects["namespaces", "", namespace], told))
+        refusals.append(admission.refused_quota(quotas, resource.plural, name, used))
+        for refusal in filter(None, refusals):
+            raise Failure(*refusal)
 
     def _check_version(self, resource: Resource, before: Object, told: Object) -> None:
         asked = (told.get("metadata") or {}).get("resourceVersion")

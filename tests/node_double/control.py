@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from types import TracebackType
 from typing import Any
 
 from .claims import Claims
 from .cluster import MERGE, ApiClient, Refused
-from .node import LEASES
+from .node import LEASES, now
 
 Object = dict[str, Any]
 
 _LOOK_SECONDS = 0.05
 _ENDED = ("Succeeded", "Failed")
 _GONE = "PodGC: node no longer exists"
+_CLOSED = "Taint manager: deleting due to NoExecute taint"
 
 
 class ControlDouble:
@@ -50,6 +52,7 @@ class ControlDouble:
         self._claims.look(pods)
         self._mark_silent(nodes)
         self._collect(pods, {one["metadata"]["name"] for one in nodes})
+        self._close(pods, {one["metadata"]["name"]: one for one in nodes})
         for pod in pods:
             if pod["spec"].get("nodeName") or "deletionTimestamp" in pod["metadata"]:
                 continue
@@ -90,9 +93,20 @@ class ControlDouble:
         others = [one for one in before if one["type"] != "PodScheduled"]
         try:
             self._api.call("PATCH", f"{_path(pod)}/status", {"status": {"conditions": [*others, told]}}, MERGE)
+            if reason == "Unschedulable":
+                self._tell(pod, message)
         except Refused as error:
             if error.code != 404:
                 raise
+
+    def _tell(self, pod: Object, message: str) -> None:
+        """Tell by an event what the pod's condition says."""
+        metadata = pod["metadata"]
+        about = {"kind": "Pod", **{key: metadata[key] for key in ("namespace", "name", "uid")}}
+        told = {"type": "Warning", "reason": "FailedScheduling", "message": message, "involvedObject": about}
+        told |= {"action": "Scheduling", "reportingComponent": "default-scheduler", "eventTime": now()}
+        name = {"name": f"{metadata['name']}.{uuid.uuid4().hex[:16]}"}
+        self._api.call("POST", f"/api/v1/namespaces/{metadata['namespace']}/events", {"metadata": name, **told})
 
     # ---- nodes
 
@@ -106,6 +120,17 @@ class ControlDouble:
             status = {"phase": "Failed", "conditions": conditions}
             self._api.call("PATCH", f"{_path(pod)}/status", {"status": status}, MERGE)
             self._api.call("DELETE", _path(pod), {"gracePeriodSeconds": 0})
+
+    def _close(self, pods: list[Object], nodes: dict[str, Object]) -> None:
+        """Delete the pods that do not tolerate a taint of their node with the effect NoExecute."""
+        taken = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager", "message": _CLOSED}
+        for pod in pods:
+            node = nodes.get(pod["spec"].get("nodeName") or "")
+            if node is None or "deletionTimestamp" in pod["metadata"] or not _taints(pod, node, "NoExecute"):
+                continue
+            conditions = [*((pod.get("status") or {}).get("conditions") or ()), taken]
+            self._api.call("PATCH", f"{_path(pod)}/status", {"status": {"conditions": conditions}}, MERGE)
+            self._api.call("DELETE", _path(pod))
 
     def _mark_silent(self, nodes: list[Object]) -> None:
         leases = self._api.call("GET", LEASES).get("items") or []
@@ -131,11 +156,23 @@ def _is_ready(node: Object) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
+def _taints(pod: Object, node: Object, *effects: str) -> list[Object]:
+    """Return the taints of a node with these effects that a pod does not tolerate."""
+    taints = [one for one in node["spec"].get("taints") or () if one["effect"] in effects]
+    return [one for one in taints if not any(_bears(it, one) for it in pod["spec"].get("tolerations") or ())]
+
+
+def _bears(toleration: Object, taint: Object) -> bool:
+    is_of_it = toleration.get("key", taint["key"]) == taint["key"]
+    has_value = toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
+    return is_of_it and has_value and toleration.get("effect", taint["effect"]) == taint["effect"]
+
+
 def _why_not(pod: Object, node: Object, pods: list[Object]) -> str:
     """Return why a pod does not fit on a node, in the scheduler's words; empty where it fits."""
     if node["spec"].get("unschedulable"):
         return "node(s) were unschedulable"
-    if not _is_ready(node):
+    if not _is_ready(node) or _taints(pod, node, "NoSchedule", "NoExecute"):
         return "node(s) had untolerated taint(s)"
     if not _is_wanted(pod, node):
         return "node(s) didn't match Pod's node affinity/selector"

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Mapping
+from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -53,7 +54,6 @@ class NodeDouble:
         self._ended = threading.Event()
         self._changed = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._beats = 0
 
     def __enter__(self) -> NodeDouble:
         self.start()
@@ -170,7 +170,6 @@ class NodeDouble:
 
     def _report(self) -> None:
         """Tell the server what the node has, and that it lives."""
-        self._beats += 1
         amounts = self.kubelet.amounts()
         fixed = {"cpu": "64", "memory": "256Gi", "pods": "110"}
         status = {
@@ -181,7 +180,11 @@ class NodeDouble:
         }
         try:
             self.api.call("PATCH", f"/api/v1/nodes/{self.name}/status", {"status": status}, MERGE)
-            # Not a time: the double of the control plane counts how long it stays the same.
-            self.api.call("PATCH", f"{LEASES}/{self.name}", {"spec": {"renewTime": str(self._beats)}}, MERGE)
+            self.api.call("PATCH", f"{LEASES}/{self.name}", {"spec": {"renewTime": now()}}, MERGE)
         except Refused:
             return
+
+
+def now() -> str:
+    """Return the time as the API writes times with fractions of a second."""
+    return f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%S.%fZ}"

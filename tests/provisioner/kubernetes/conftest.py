@@ -29,6 +29,7 @@ class Cluster:
 
     configuration: Configuration
     namespace: str
+    double: ApiDouble | None = None
 
     def client(self) -> ClusterClient:
         return ClusterClient(self.configuration)
@@ -36,11 +37,16 @@ class Cluster:
     def collection(self, plural: str = "configmaps", selector: str = "") -> Collection:
         return Collection("/api/v1", plural, self.namespace, selector)
 
+    def forget(self) -> None:
+        """Have the server forget its first versions, which a real one has already."""
+        if self.double is not None:
+            self.double.store.compact()
+
 
 @pytest.fixture
 def on_double(a_double: ApiDouble) -> Cluster:
     """The namespace ``default`` of the double."""
-    return Cluster(configuration_of(a_double), "default")
+    return Cluster(configuration_of(a_double), "default", a_double)
 
 
 @pytest.fixture
@@ -57,11 +63,24 @@ def a_cluster() -> Iterator[Cluster]:
         load_kube_config(file, client_configuration=configuration)
     client = ClusterClient(configuration)
     client.blocking_call("POST", "/api/v1/namespaces", {}, {"metadata": {"name": name}}, "application/json")
-    yield Cluster(configuration, name)
+    if double is None:
+        _await_account(client, name)
+    yield Cluster(configuration, name, double)
     client.blocking_call("DELETE", f"/api/v1/namespaces/{name}", {}, {}, "application/json")
     asyncio.run(client.close())
     if double is not None:
         double.close()
+
+
+def _await_account(client: ClusterClient, namespace: str) -> None:
+    """Wait for a new namespace's ServiceAccount ``default``, without which it takes no pod."""
+
+    async def look() -> None:
+        async for event in client.watch(Collection("/api/v1", "serviceaccounts", namespace), "0"):
+            if event["type"] == "ADDED" and event["object"]["metadata"]["name"] == "default":
+                return
+
+    asyncio.run(asyncio.wait_for(look(), PATIENCE_SECONDS))
 
 
 def until(claim: Callable[[], object]) -> Coroutine[Any, Any, None]:

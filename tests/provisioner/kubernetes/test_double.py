@@ -18,10 +18,10 @@ from jupyter_aliquot.provisioner.kubernetes.client import (
 )
 from jupyter_aliquot.provisioner.kubernetes.states import refusal_text
 
+from .conformance.asking import a_map, refused, with_client
 from .conftest import Cluster
-from .test_conformance import a_map, refused, with_client
 
-PODS = RESOURCES["pods"]
+PODS, QUOTAS = RESOURCES["pods"], RESOURCES["resourcequotas"]
 
 
 def a_pod(name: str, **spec: Any) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def test_a_quota_and_an_admission_webhook_refuse_in_their_own_words(a_double: Ap
             raise Failure(403, "Forbidden", 'admission webhook "policy.example" denied the request: no such image')
 
     a_double.store.admission.append(refuse)
-    a_double.store.quotas["default", "pods"] = 1
+    a_double.store.create(QUOTAS, "default", {"metadata": {"name": "rq"}, "spec": {"hard": {"pods": "1"}}})
 
     async def act(client: ClusterClient, maps: Collection) -> None:
         pods = on_double.collection("pods")

@@ -14,6 +14,8 @@ from tests.system.conftest import Kernel, wait_until
 
 from .conftest import PODS, Ring
 
+QUOTAS = RESOURCES["resourcequotas"]
+
 
 @pytest.fixture
 def a_ring(the_ring: Ring) -> Iterator[Ring]:
@@ -157,14 +159,15 @@ def test_an_image_that_cannot_be_pulled_is_named_while_the_kernel_waits(a_ring: 
 def test_a_pod_that_the_cluster_refuses_ends_the_start_in_words(a_ring: Ring, refusal: str, want: str) -> None:
     store = a_ring.double.store
     if refusal == "quota":
-        store.quotas["default", "pods"] = 0
+        store.create(QUOTAS, "default", {"metadata": {"name": "rq"}, "spec": {"hard": {"pods": "0"}}})
     else:
         store.admission.append(refuse_pods)
     try:
         kernel = a_ring.server.start("box.gpu-0.25")
         wait_until(lambda: want in end_of(a_ring, kernel))
     finally:
-        store.quotas.clear()
+        if refusal == "quota":
+            store.delete(QUOTAS, "default", "rq", {})
         store.admission.clear()
 
 

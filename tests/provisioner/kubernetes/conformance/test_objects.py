@@ -1,57 +1,15 @@
-"""The answers of an API server that Aliquot builds on: of the double, and of a real one by ALIQUOT_KUBECONFIG.
-
-Texts and codes are those of a control plane of 1.36.2.
-"""
+"""Objects in general, as an API server keeps, changes and removes them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
 
-import pytest
-
-from jupyter_aliquot.provisioner.kubernetes.client import OPENED, ClusterClient, ClusterError, Collection
+from jupyter_aliquot.provisioner.kubernetes.client import ClusterClient, Collection
 from jupyter_aliquot.provisioner.kubernetes.holding.claims import CLAIMS_PREFIX
+from jupyter_aliquot.provisioner.kubernetes.states import refusal_text
+from tests.provisioner.kubernetes.conftest import Cluster
 
-from .conftest import PATIENCE_SECONDS, Cluster
-
-T = TypeVar("T")
-Object = dict[str, Any]
-
-
-def with_client(cluster: Cluster, act: Callable[[ClusterClient, Collection], Awaitable[T]]) -> T:
-    """Return what *act* returns; it gets a client, and the ConfigMaps of the namespace."""
-
-    async def run() -> T:
-        client = cluster.client()
-        try:
-            return await asyncio.wait_for(act(client, cluster.collection()), PATIENCE_SECONDS)
-        finally:
-            await client.close()
-
-    return asyncio.run(run())
-
-
-def a_map(name: str, **data: str) -> Object:
-    return {"metadata": {"name": name, "labels": {"is": name}}, "data": data}
-
-
-async def refused(work: Awaitable[object]) -> ClusterError:
-    with pytest.raises(ClusterError) as found:
-        await work
-    return found.value
-
-
-async def first_events(client: ClusterClient, of: Collection, version: str, count: int) -> list[Object]:
-    events: list[Object] = []
-    async for event in client.watch(of, version):
-        if event["type"] in (OPENED, "BOOKMARK"):
-            continue
-        events.append(event)
-        if len(events) == count:
-            break
-    return events
+from .asking import a_map, first_events, refused, with_client
 
 
 def test_a_created_object_is_read_listed_and_deleted(a_cluster: Cluster) -> None:
@@ -116,35 +74,6 @@ def test_a_missing_namespace_is_told(a_cluster: Cluster) -> None:
     async def act(client: ClusterClient, maps: Collection) -> None:
         error = await refused(client.create(Collection(maps.prefix, maps.plural, "nons"), a_map("w")))
         assert (error.code, str(error)) == (404, 'namespaces "nons" not found')
-
-    with_client(a_cluster, act)
-
-
-def test_a_watch_tells_each_change_after_its_version(a_cluster: Cluster) -> None:
-    async def act(client: ClusterClient, maps: Collection) -> None:
-        _, version = await client.list(maps)
-        await client.create(maps, a_map("w", k="1"))
-        await client.patch(maps, "w", {"data": {"k": "2"}})
-        await client.delete(maps, "w")
-        only = Collection(maps.prefix, maps.plural, maps.namespace, "is=w")
-        events = await first_events(client, only, version, 3)
-        assert [one["type"] for one in events] == ["ADDED", "MODIFIED", "DELETED"]
-        versions = [int(one["object"]["metadata"]["resourceVersion"]) for one in events]
-        assert versions == sorted(set(versions))
-        again = await first_events(client, only, str(versions[0]), 2)
-        assert [one["type"] for one in again] == ["MODIFIED", "DELETED"]
-
-    with_client(a_cluster, act)
-
-
-def test_an_object_that_stops_matching_is_deleted_for_the_watch(a_cluster: Cluster) -> None:
-    async def act(client: ClusterClient, maps: Collection) -> None:
-        _, version = await client.list(maps)
-        await client.create(maps, a_map("w"))
-        await client.patch(maps, "w", {"metadata": {"labels": {"is": "another"}}})
-        only = Collection(maps.prefix, maps.plural, maps.namespace, "is=w")
-        events = await first_events(client, only, version, 2)
-        assert [one["type"] for one in events] == ["ADDED", "DELETED"]
 
     with_client(a_cluster, act)
 
@@ -216,6 +145,30 @@ def test_a_version_of_the_future_is_told(a_cluster: Cluster) -> None:
         error = await refused(asyncio.to_thread(client.blocking_call, "GET", path, {}, None, "application/json"))
         assert (error.code, error.reason, error.retry_after) == (504, "Timeout", 1.0)
         assert "Too large resource version: 999999999" in str(error)
+
+    with_client(a_cluster, act)
+
+
+def test_a_namespace_that_goes_takes_nothing_new(a_cluster: Cluster) -> None:
+    async def act(client: ClusterClient, maps: Collection) -> None:
+        spaces, name = Collection("/api/v1", "namespaces", ""), f"{a_cluster.namespace}-going"
+        await client.create(spaces, {"metadata": {"name": name, "finalizers": ["aliquot.dev/test"]}})
+        await client.delete(spaces, name)
+        try:
+            error = await refused(client.create(Collection(maps.prefix, maps.plural, name), a_map("w")))
+            assert (error.code, error.reason) == (403, "Forbidden")
+            assert f"unable to create new content in namespace {name} because it is being terminated" in str(error)
+            assert refusal_text(error).startswith("The namespace of the kernels is being deleted: ")
+        finally:
+            await client.patch(spaces, name, {"metadata": {"finalizers": None}})
+
+    with_client(a_cluster, act)
+
+
+def test_a_change_of_what_is_not_there_is_told(a_cluster: Cluster) -> None:
+    async def act(client: ClusterClient, maps: Collection) -> None:
+        error = await refused(client.patch(maps, "w", {"data": {"k": "1"}}))
+        assert (error.code, error.reason, str(error)) == (404, "NotFound", 'configmaps "w" not found')
 
     with_client(a_cluster, act)
 
