@@ -61,10 +61,11 @@ def refused_quota(quotas: Iterable[Object], resource: str, name: str, used: int)
 
 def refused_resize(pod: Object, node: Object) -> Refusal | None:
     """Refuse amounts of CPU that the pod's node does not have at all."""
-    allocatable = _thousandths(((node.get("status") or {}).get("allocatable") or {}).get("cpu", "0"))
+    known = (node.get("status") or {}).get("allocatable") or {}
+    allocatable = _thousandths(known.get("cpu", "0"))
     resources = (one.get("resources") or {} for one in _containers(pod))
     asked = sum(_thousandths((one.get("requests") or {}).get("cpu", "0")) for one in resources)
-    if not node or asked <= allocatable:
+    if "cpu" not in known or asked <= allocatable:
         return None
     told = f"cpu, requested: {asked}, allocatable: {allocatable}"
     name = pod["metadata"]["name"]
