@@ -158,6 +158,8 @@ class KernelTunnel:
             self._passing.add(task)
             try:
                 await pipe((reader, writer), await self._opened(channel))
+            except asyncio.CancelledError:
+                return  # the tunnel's end; before 3.12 asyncio logs a cancelled connection as an error
             except (OSError, asyncio.TimeoutError, EngineError) as error:
                 self._log.debug("kernel=%s channel=%s lost reason=%s", self._kernel_id, channel, error)
             finally:

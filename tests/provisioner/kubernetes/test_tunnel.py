@@ -166,3 +166,22 @@ def test_a_cancellation_that_meets_the_end_of_connecting_is_not_lost(
         assert opening.cancelled()
 
     asyncio.run(scene())
+
+
+def test_the_end_of_a_tunnel_with_open_connections_is_no_error(a_pod: Pod, caplog: pytest.LogCaptureFixture) -> None:
+    async def scene() -> None:
+        await a_pod.begin_kernel()
+        tunnel = a_pod.tunnel()
+        tunnel.start()
+        await until(a_pod.has_sockets)
+        reader, writer = await asyncio.open_unix_connection(a_pod.here / "s-1")
+        writer.write(b"hello")
+        assert await asyncio.wait_for(reader.readexactly(6), PATIENCE_SECONDS) == b"1hello"
+        await tunnel.close()
+        assert await asyncio.wait_for(reader.read(), PATIENCE_SECONDS) == b""
+        writer.close()
+        a_pod.end_kernel()
+
+        assert [one.getMessage() for one in caplog.records if one.levelno >= logging.ERROR] == []
+
+    asyncio.run(scene())
