@@ -233,7 +233,7 @@ class AliquotProvisioner(LocalProvisioner):
             await containers.ensure_relay_host(runtime)
         options = relay_options(self.relay_facts, self.grant, self.container is not None, arguments)
         options = replace(options, waiting_notice=self.waiting_notice, trim=self.trim)
-        options = replace(options, account=self.account, group=self.group)
+        options = replace(options, account=self.account, group=self.group, has_sidecar=self._is_elsewhere)
         self._relay = await KernelRelay.start(manager, runtime, self.kernel_id, options, self.log)
 
     def _start_without(self, reason: NoRelayError) -> None:
@@ -251,12 +251,16 @@ class AliquotProvisioner(LocalProvisioner):
 
     def _runtime_dir(self) -> RuntimeDir:
         """Return the runtime folder that the grant came from if it is ours, or else the usual one."""
-        containers = self._containers()
-        is_elsewhere = self.container is not None and containers is not None and not containers.serves("")
-        if self.grant is not None and not is_elsewhere:  # else the folder is one of another machine
+        if self.grant is not None and not self._is_elsewhere:  # else the folder is one of another machine
             found = RuntimeDir(Path(self.grant.kernel_dir).parent.parent)
             return private_runtime_dir() if is_anothers(found) else found
         return RuntimeDir(Path(self.runtime_dir)) if self.runtime_dir else find_runtime_dir()
+
+    @property
+    def _is_elsewhere(self) -> bool:
+        """Tell whether the kernel will be a pod, on another machine."""
+        containers = self._containers()
+        return self.container is not None and containers is not None and not containers.serves("")
 
     # ---- the launch
 

@@ -20,14 +20,17 @@ from .record import KernelRecord, kernel_annotations, kernel_labels
 from .settings import Cluster, PodPlan, Volume
 
 KERNEL_CONTAINER, RELAY_CONTAINER = "kernel", "relay"
-CONNECTION_PATH, KEYS_PATH = "/run/aliquot/connection", "/run/aliquot/keys"
+CONNECTION_PATH, KEYS_PATH, OUTPUT_PATH = "/run/aliquot/connection", "/run/aliquot/keys", "/run/aliquot/output"
 # The kernel gets this file of the Secret, so that it starts while the sidecar does.
 CONNECTION_KEY = "connection.json"
 CONNECTION_FILE = f"/run/aliquot/kernel/{CONNECTION_KEY}"
 # The sidecar listens at the pod's own address alone.
 ADDRESS_VARIABLE = "ALIQUOT_POD_IP"
+# It keeps output there that no page has, up to a bound.
+OUTPUT_VARIABLE, BOUND_VARIABLE = "ALIQUOT_OUTPUT", "ALIQUOT_OUTPUT_BYTES"
 _CONNECTION, _FILE, _KEYS, _TMP = "aliquot-connection", "aliquot-kernel", "aliquot-keys", "aliquot-tmp"
-_TAKEN = (_CONNECTION, _FILE, _KEYS, _TMP)
+_OUTPUT = "aliquot-output"
+_TAKEN = (_CONNECTION, _FILE, _KEYS, _TMP, _OUTPUT)
 _RELAY_RESOURCES = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
 _OF_THE_PLUGIN = ("ALIQUOT_KERNEL_DIR", "ALIQUOT_REAL_CUDA", "ALIQUOT_REAL_NVML")
 # CUDA's base images set it to "all", and NVIDIA's legacy runtime would obey.
@@ -70,7 +73,7 @@ def kernel_pod(cluster: Cluster, record: KernelRecord, plan: PodPlan) -> Manifes
         "terminationGracePeriodSeconds": plan.grace_seconds,
         "securityContext": pod_security(plan.uid, plan.gid, plan.fs_gid, plan.groups),
         "affinity": on_node(plan.node),
-        "initContainers": [_relay(cluster)],
+        "initContainers": [_relay(cluster, plan)],
         "containers": [_kernel(cluster, plan)],
         "volumes": _volumes(name, plan),
     }
@@ -86,7 +89,7 @@ def kernel_pod(cluster: Cluster, record: KernelRecord, plan: PodPlan) -> Manifes
     }
 
 
-def _relay(cluster: Cluster) -> Manifest:
+def _relay(cluster: Cluster, plan: PodPlan) -> Manifest:
     """Return the sidecar, which ends after the kernel (``restartPolicy: Always``).
 
     It has no probe: the kubelet would start the kernel only after the next look at the port.
@@ -96,13 +99,18 @@ def _relay(cluster: Cluster) -> Manifest:
         "image": cluster.relay_image,
         "restartPolicy": "Always",
         "args": ["--connection", CONNECTION_PATH, "--keys", KEYS_PATH, "--port", str(cluster.relay_port)],
-        "env": [{"name": ADDRESS_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
+        "env": [
+            {"name": ADDRESS_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            {"name": OUTPUT_VARIABLE, "value": OUTPUT_PATH},
+            {"name": BOUND_VARIABLE, "value": str(plan.output_bytes)},
+        ],
         "ports": [{"name": "relay", "containerPort": cluster.relay_port, "protocol": "TCP"}],
         "resources": {name: dict(amounts) for name, amounts in _RELAY_RESOURCES.items()},
         "securityContext": container_security(),
         "volumeMounts": [
             {"name": _CONNECTION, "mountPath": CONNECTION_PATH},
             {"name": _KEYS, "mountPath": KEYS_PATH, "readOnly": True},
+            {"name": _OUTPUT, "mountPath": OUTPUT_PATH},
         ],
     }
 
@@ -156,6 +164,7 @@ def _volumes(name: str, plan: PodPlan) -> list[Manifest]:
         {"name": _FILE, "secret": {**secret, "items": [{"key": CONNECTION_KEY, "path": CONNECTION_KEY}]}},
         {"name": _KEYS, "secret": secret},
         {"name": _TMP, "emptyDir": {}},
+        {"name": _OUTPUT, "emptyDir": {}},
         *known.values(),
     ]
 

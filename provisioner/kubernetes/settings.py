@@ -103,7 +103,8 @@ class PodPlan:
 
     ``node`` is the name of the node that the grant chose. ``uid`` and ``gid`` are those of the user's
     server, ``fs_gid`` is the group of its volumes, None for ``gid``. ``cpus`` and ``memory`` are limits; None: none.
-    ``claims`` are the ResourceClaims of the holders of its GPUs.
+    ``claims`` are the ResourceClaims of the holders of its GPUs. ``output_bytes`` bounds the output that the
+    sidecar keeps; 0: none.
     """
 
     image: str
@@ -121,6 +122,7 @@ class PodPlan:
     grace_seconds: int = 30
     pull_policy: str = "IfNotPresent"
     claims: tuple[str, ...] = ()
+    output_bytes: int = 1 << 30
 
     def __post_init__(self) -> None:
         if not self.argv:

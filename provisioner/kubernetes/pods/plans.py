@@ -13,6 +13,7 @@ from jupyter_aliquot.provisioner.kubernetes.record import KernelRecord
 from jupyter_aliquot.provisioner.kubernetes.settings import PodPlan, PodSettings, Volume
 from jupyter_aliquot.provisioner.kubernetes.slugs import expanded
 from jupyter_aliquot.provisioner.launch_spec import LIBRARIES
+from jupyter_aliquot.provisioner.relay.wire.files import UNSENT_BYTES, RelayRecord, UnsentBytes
 from jupyter_aliquot.provisioner.resources import Grant
 from jupyter_aliquot.provisioner.runtime.base import Launch
 
@@ -71,7 +72,14 @@ def pod_plan(launch: Launch, plan: ContainerPlan, grant: Grant, settings: PodSet
         grace_seconds=settings.grace_seconds,
         pull_policy=_PULLS[plan.pull],
         claims=settings.claims_of(grant),
+        output_bytes=_output_bytes(relay),
     )
+
+
+def _output_bytes(relay: RelayRecord | None) -> int:
+    """Return the bound of a kernel's output that waits, as its relay was told."""
+    told = None if relay is None else relay.facts.get("unsent_bytes")
+    return UnsentBytes(**told).kernel if isinstance(told, Mapping) else UNSENT_BYTES
 
 
 def _expanded(volume: Volume, owner: str, scheme: str) -> Volume:

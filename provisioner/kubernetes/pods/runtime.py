@@ -51,7 +51,7 @@ from jupyter_aliquot.provisioner.terminations import ProcessEnd
 
 from .plans import pod_plan, pod_record
 from .starting import DELETED, OVER, StartingPod
-from .store import PodStore, relay_request
+from .store import PodStore, has_sidecar, relay_request
 
 _LOOK_SECONDS = 5.0
 _REVIVE_SECONDS = 300.0
@@ -75,6 +75,7 @@ class PodRuntime:
         self._opened: PodStore | None = None
         self._watching: asyncio.Task[None] | None = None
         self._tunnels: dict[str, KernelTunnel] = {}  # by pod's name
+        self._led: dict[str, str] = {}  # by pod's name: the uid of the pod that its tunnel leads to
         self._ends: dict[str, ProcessEnd] = {}  # by container
         self._signals: dict[str, int] = {}  # sent to end a container
         self._waiting: dict[str, str] = {}  # by kernel: why its start waits
@@ -157,8 +158,9 @@ class PodRuntime:
 
     def _tunnel(self, kernel_id: str, pod: Object, keys: Callable[[], Awaitable[RelayKeys]]) -> None:
         address = str(pod["status"]["podIP"]), self._settings.cluster.relay_port
-        folder = self._runtime.relay(kernel_id) / "k"
-        tunnel = self._tunnels[pod["metadata"]["name"]] = KernelTunnel(kernel_id, address, keys, folder, self._log)
+        folder, name = self._runtime.relay(kernel_id) / "k", pod["metadata"]["name"]
+        tunnel = KernelTunnel(kernel_id, address, keys, folder, self._log, is_kept=has_sidecar(pod))
+        self._tunnels[name], self._led[name] = tunnel, pod["metadata"]["uid"]
         tunnel.start()
 
     async def _stop_tunnel(self, name: str) -> None:
@@ -330,7 +332,10 @@ class PodRuntime:
             self._signals.pop(gone := next(iter(self._ends)), None)
             del self._ends[gone]
         self._ends[process.container] = end
-        self._log.info("kernel=%s pod=%s end=%s", process.kernel_id, _of(process)[0], exit_status(end))
+        name, uid = _of(process)
+        if self._led.get(name) == uid and name in self._tunnels:
+            self._tunnels[name].note_end()
+        self._log.info("kernel=%s pod=%s end=%s", process.kernel_id, name, exit_status(end))
 
     def _open(self) -> PodStore:
         if self._opened is None:

@@ -422,10 +422,19 @@ def relay_request(pod: Object, keys: RelayKeys) -> RelayRequest:
     return replace(request, owner_pid=None, owner_start_time_ticks=None)
 
 
+def has_sidecar(pod: Object) -> bool:
+    """Return whether a pod's relay was told of the sidecar: one of an older version finds the kernel's own sockets."""
+    try:
+        return bool(json.loads(pod["metadata"]["annotations"][RELAY_ANNOTATION]).get("has_sidecar"))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return False
+
+
 def _relay_annotation(relay: RelayRecord) -> str:
     try:
         fields: dict[str, Any] = read_relay_fields(relay.folder)
         told = {**fields["request"], "key": "", "curve_secretkey": "", "facts": dict(relay.facts)}
+        told["prefix"] = fields.get("prefix", "")  # the kernel's answers bear it
         return json.dumps(told, separators=(",", ":"))
     except (OSError, UnreadableRecordError, KeyError, TypeError) as error:
         raise LaunchError(f"The relay of kernel {relay.kernel_id} has no readable record: {error!r}") from error

@@ -1,7 +1,7 @@
-"""The gateway's end of a pod's tunnel: the kernel's sockets, as if the kernel ran on this machine.
+"""The gateway's end of a pod's tunnel: sockets in the folder of the kernel's relay, which stands beside it.
 
-A relay that stands beside the gateway finds them in its folder. They are there while the pod's
-kernel is. Messages are read by neither end.
+They are there while the pod's kernel is: one for the relay, and the kernel's own for an interrupt. No
+message is read here.
 """
 
 from __future__ import annotations
@@ -25,19 +25,23 @@ from jupyter_aliquot.provisioner.kubernetes.settings import RelayKeys
 from jupyter_aliquot.provisioner.relay.wire.messages import Signer, new_id
 
 from .keys import client_context
-from .stream import CHANNELS, LIFE, LONGEST_LINE, OK, Stream, has_sockets, pipe
+from .stream import CHANNELS, KEPT, LIFE, LIFE_BEFORE, LONGEST_LINE, OK, Stream, has_sockets, pipe
 
 _CONNECT_SECONDS = 10.0
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.05, 5.0
 _LOOK_SECONDS = 0.25
 _INTERRUPT_SECONDS = 5.0
 _CONTROL = CHANNELS[-1]
+# By a socket's name in the folder: the channel that it leads to. A relay of an older version has the
+# kernel's own sockets, for its pod's sidecar keeps nothing.
+_CHANNELS, _CHANNELS_BEFORE = {"1": KEPT, _CONTROL: _CONTROL}, {one: one for one in CHANNELS}
 
 
 class KernelTunnel:
-    """The tunnel to the kernel at *address*, whose sockets it makes in *folder* as ``s-1`` to ``s-5``.
+    """The tunnel to the kernel at *address*, whose sockets it makes in *folder* as ``s-1`` and ``s-5``.
 
-    *read_keys* returns the kernel's keys; it is called when they are needed first.
+    *read_keys* returns the kernel's keys; it is called when they are needed first. *is_kept* is false for a
+    pod of an older version, whose sidecar leads to the kernel's sockets and keeps nothing.
     """
 
     def __init__(
@@ -47,7 +51,11 @@ class KernelTunnel:
         read_keys: Callable[[], Awaitable[RelayKeys]],
         folder: Path,
         log: logging.Logger,
+        *,
+        is_kept: bool = True,
     ) -> None:
+        self._channels = _CHANNELS if is_kept else _CHANNELS_BEFORE
+        self._life = LIFE if is_kept else LIFE_BEFORE
         self._kernel_id = kernel_id
         self._address = address
         self._read_keys = read_keys
@@ -64,6 +72,7 @@ class KernelTunnel:
     def start(self) -> None:
         """Lead connections to the kernel, and connect again after each loss, until `close`."""
         if self._keeper is None:
+            self._mark.unlink(missing_ok=True)
             self._keeper = asyncio.create_task(self._keep(), name=f"aliquot-tunnel-{self._kernel_id}")
 
     async def close(self) -> None:
@@ -71,6 +80,16 @@ class KernelTunnel:
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             await end_task(keeper)
+
+    def note_end(self) -> None:
+        """Tell the relay that the pod has ended: its sidecar may have had no time to."""
+        if self._keeper is not None:
+            with contextlib.suppress(OSError):
+                self._mark.touch()
+
+    @property
+    def _mark(self) -> Path:
+        return self._folder / "over"
 
     async def interrupt(self) -> None:
         """Have the kernel interrupt itself by a message: no signal reaches into a pod. Raises EngineError."""
@@ -97,9 +116,10 @@ class KernelTunnel:
         try:
             while True:
                 try:
-                    life = await self._connect(LIFE)
-                    self._ahead = {one: asyncio.ensure_future(self._connect(one)) for one in CHANNELS}
-                    await self._accepted(life)
+                    life = await self._connect(self._life)
+                    ahead = [one for one in self._channels.values() if one != _CONTROL]
+                    self._ahead = {one: asyncio.ensure_future(self._connect(one)) for one in ahead}
+                    await self._live(life)
                     waits.reset()
                     await self._lead(life)
                 except StateError as error:
@@ -120,9 +140,10 @@ class KernelTunnel:
         waits, until = Backoff(_LOOK_SECONDS, _LONGEST_WAIT_SECONDS), 0.0
         loop = asyncio.get_running_loop()
         try:
+            await self._listen()  # the names that a killed gateway left lead nowhere
             while not ended.done():
                 # The relay empties the folder when it takes the kernel for ended, each time that it looks.
-                if not has_sockets(self._folder) and loop.time() >= until:
+                if not has_sockets(self._folder, self._channels) and loop.time() >= until:
                     await self._stop_leading()
                     await self._listen()
                     until = loop.time() + waits.next_seconds()
@@ -133,10 +154,8 @@ class KernelTunnel:
             await self._stop_leading()
 
     async def _listen(self) -> None:
-        for channel in CHANNELS:
-            self._servers.append(
-                await asyncio.start_unix_server(self._handler(channel), os.fspath(self._path(channel)))
-            )
+        for name, channel in self._channels.items():
+            self._servers.append(await asyncio.start_unix_server(self._handler(channel), os.fspath(self._path(name))))
         self._log.info("kernel=%s tunnel=up address=%s:%d", self._kernel_id, *self._address)
 
     async def _stop_leading(self) -> None:
@@ -147,7 +166,7 @@ class KernelTunnel:
         for task in passing:
             task.cancel()
         await asyncio.gather(*passing, return_exceptions=True)
-        for channel in CHANNELS if servers else ():
+        for channel in self._channels if servers else ():
             with contextlib.suppress(OSError):
                 self._path(channel).unlink()
 
@@ -189,8 +208,31 @@ class KernelTunnel:
         """Return a connection to one of the kernel's sockets. Raises OSError, TimeoutError and EngineError."""
         stream = await self._connect(channel)
         # The kernel may take long to make its sockets.
-        await (self._accepted(stream) if channel == LIFE else within(self._accepted(stream), _CONNECT_SECONDS))
+        await (self._accepted(stream) if channel == self._life else within(self._accepted(stream), _CONNECT_SECONDS))
         return stream
+
+    async def _live(self, life: Stream) -> None:
+        """Wait for the kernel. Raises OSError, EngineError, and StateError for a sidecar that keeps nothing."""
+        try:
+            await self._accepted(life)
+        except EngineUnavailableError:
+            if self._life == LIFE and await self._is_older():
+                raise StateError(
+                    "The sidecar of the pod is of an older version than the gateway, and keeps no output. Set "
+                    "c.KernelPods.relay_image to an image of the gateway's version, and restart the kernel"
+                ) from None
+            raise
+
+    async def _is_older(self) -> bool:
+        """Return whether the sidecar knows the word of older versions. Raises OSError, TimeoutError and EngineError."""
+        life = await self._connect(LIFE_BEFORE)
+        try:
+            await within(self._accepted(life), _CONNECT_SECONDS)
+        except (EngineUnavailableError, asyncio.TimeoutError):
+            return False
+        finally:
+            life[1].close()
+        return True
 
     async def _accepted(self, stream: Stream) -> None:
         """Wait for the sidecar's word; a connection without it is closed. Raises OSError and EngineError."""

@@ -17,7 +17,11 @@ from pathlib import Path
 # As the pod's manifest names it (kernel_pod.py, which this small program does not import). Without
 # it the sidecar listens at all addresses.
 _ADDRESS_VARIABLE = "ALIQUOT_POD_IP"
+# The folder for output that no relay is done with, and the bound of it. Not options: an older sidecar ends
+# at an option that it does not know, and the gateway could not tell why.
+_OUTPUT_VARIABLE, _BOUND_VARIABLE = "ALIQUOT_OUTPUT", "ALIQUOT_OUTPUT_BYTES"
 _WAITING_CONNECTIONS = 100
+_USUAL_BYTES = 1 << 30
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -49,8 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         from .serving import run
 
-        asyncio.run(run(options.connection, options.keys, listening))
-    except OSError as error:
+        output = Path(os.environ.get(_OUTPUT_VARIABLE) or "/tmp")
+        most_bytes = int(os.environ.get(_BOUND_VARIABLE) or _USUAL_BYTES)
+        asyncio.run(run(options.connection, options.keys, listening, output, most_bytes))
+    except (OSError, ValueError) as error:
         print(f"aliquot sidecar: {error}", file=sys.stderr)
         return 1
     return 0

@@ -1,8 +1,8 @@
 """The words of a connection between gateway and sidecar, and the passing on of its bytes.
 
 A connection begins with a line ``TOKEN CHANNEL``, which the sidecar answers with ``ok`` once all of
-the kernel's sockets are there. The channel is one of them, or ``life``: that stays open for as long as
-the pod lives.
+the kernel's sockets are there. The channel is one of them, ``kept`` for a relay, or ``life``: that stays
+open for as long as the pod lives. An older sidecar knows no ``life-2``, and keeps nothing.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 # The numbers of shell, iopub, stdin, heartbeat and control in a connection file over ipc.
 CHANNELS = ("1", "2", "3", "4", "5")
-LIFE = "life"
+KEPT = "kept"
+LIFE, LIFE_BEFORE = "life-2", "life"
 OK = b"ok\n"
 LONGEST_LINE = 1 << 16
 _PIECE_BYTES = 1 << 16
@@ -22,9 +24,9 @@ _PIECE_BYTES = 1 << 16
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-def has_sockets(folder: Path) -> bool:
-    """Return whether all of a kernel's sockets are in a folder."""
-    return all(os.path.lexists(folder / f"s-{channel}") for channel in CHANNELS)
+def has_sockets(folder: Path, channels: Collection[str]) -> bool:
+    """Return whether all of these sockets of a kernel are in a folder."""
+    return all(os.path.lexists(folder / f"s-{channel}") for channel in channels)
 
 
 async def pipe(one: Stream, other: Stream) -> None:

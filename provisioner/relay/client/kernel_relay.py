@@ -62,6 +62,7 @@ class RelayOptions:
     tells_agent: bool = False
     waiting_notice: bool = True
     trim: bool = True
+    has_sidecar: bool = False  # the kernel will be a pod
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -236,6 +237,7 @@ def _request(manager: Any, kernel_id: str, options: RelayOptions) -> RelayReques
         tells_agent=options.tells_agent,
         waiting_notice=options.waiting_notice,
         trim=options.trim,
+        has_sidecar=options.has_sidecar,
         unread_bytes=options.unread_bytes,
         store_bytes=options.unsent_bytes.kernel,
         user=options.user,

@@ -30,7 +30,9 @@ from jupyter_aliquot.provisioner.relay.server.own_record import OwnRecord
 from jupyter_aliquot.provisioner.relay.server.poll_loop import Chore, Loop
 from jupyter_aliquot.provisioner.relay.server.relay import Relay
 from jupyter_aliquot.provisioner.relay.server.relay_folder import RelayFolder
+from jupyter_aliquot.provisioner.relay.server.sidecar_link import KernelSide, SidecarLink
 from jupyter_aliquot.provisioner.relay.store.delivery import Delivery
+from jupyter_aliquot.provisioner.relay.store.notices import notice_maker
 from jupyter_aliquot.provisioner.relay.store.output_store import Bounds, Store
 from jupyter_aliquot.provisioner.relay.store.segments import Spill
 from jupyter_aliquot.provisioner.relay.store.spill_room import RoomBounds, SpillRoom
@@ -110,10 +112,9 @@ def _made(runtime: RuntimeDir, own: OwnRecord, spill: Spill, admitted: Collectio
     context: zmq.Context[Any] = zmq.Context()
     loop = Loop()
     clients = ClientSockets(context, folder / "f", (request.curve_publickey, request.curve_secretkey))
-    spares = SpareNames(folder / "b", tuple(FRONT_PORTS.values()))
-    sockets = KernelSockets(context, folder / "k" / "s", own.identity.encode(), spares)
+    sockets = _kernel_side(context, loop, own)
     signer = Signer(request.key, request.signature_scheme, new_id())
-    store = Store(Bounds(request.memory_bytes, request.store_bytes or _NO_BOUND), spill, _notice_maker(signer))
+    store = Store(Bounds(request.memory_bytes, request.store_bytes or _NO_BOUND), spill, notice_maker(signer))
     delivery = Delivery(store)
     tracker = ActivityTracker(time.time())
     forwarder = Forwarder(
@@ -133,6 +134,14 @@ def _made(runtime: RuntimeDir, own: OwnRecord, spill: Spill, admitted: Collectio
     relay.links = forwarder.links = LinkServer(loop, listening, store, delivery, relay, admitted)
     relay.prepare()
     return relay
+
+
+def _kernel_side(context: zmq.Context[Any], loop: Loop, own: OwnRecord) -> KernelSide:
+    folder = own.folder
+    if own.request.has_sidecar:
+        return SidecarLink(loop, folder / "k", own.epoch)
+    spares = SpareNames(folder / "b", tuple(FRONT_PORTS.values()))
+    return KernelSockets(context, folder / "k" / "s", own.identity.encode(), spares)
 
 
 def _agent_socket(runtime: RuntimeDir, request: RelayRequest) -> Path:
@@ -166,17 +175,6 @@ def _told(tracker: ActivityTracker) -> Any:
         return {"open": found["open"], "work": found["work"], "since": since, "input": found["input"]}
 
     return state
-
-
-def _notice_maker(signer: Signer) -> Any:
-    def make(parent: bytes, msg_id: str, messages: int, lost_bytes: int, why: str) -> list[bytes]:
-        text = (
-            f"\n[Aliquot: {messages} messages ({lost_bytes / 1e6:.1f} MB) of this cell's output are missing here. "
-            f"{why}.]\n"
-        )
-        return signer.message("stream", {"name": "stderr", "text": text}, parent, msg_id)
-
-    return make
 
 
 def _describe(store: Store, spill: Spill, unread: Backlog) -> dict[str, dict[str, int]]:

@@ -90,6 +90,10 @@ class ActivityTracker:
     def last(self) -> float:
         return self._last
 
+    def is_open(self, msg_id: str) -> bool:
+        """Tell whether the kernel has this request, and has not finished it."""
+        return msg_id in self._open
+
     @property
     def is_asking(self) -> bool:
         """Tell whether a request waits for its user's input."""

@@ -12,9 +12,8 @@ from typing import Any
 
 from jupyter_aliquot.provisioner.relay.wire.messages import Request
 from jupyter_aliquot.provisioner.relay.wire.protocol import charge
-from jupyter_aliquot.provisioner.relay.wire.zmq_io import send_now
 
-from .kernel_sockets import KernelSockets
+from .sidecar_link import KernelSide
 
 CHANNELS = ("shell", "control", "stdin")
 # Room beyond the bound for requests that end or interrupt the kernel.
@@ -30,7 +29,7 @@ class Backlog:
     channel, it takes one message of any size, so that each channel goes on without the others.
     """
 
-    def __init__(self, sockets: KernelSockets, most_bytes: int, watch: Callable[[str, bool], object]) -> None:
+    def __init__(self, sockets: KernelSide, most_bytes: int, watch: Callable[[str, bool], object]) -> None:
         """Make an empty backlog. ``most_bytes`` 0: no bound."""
         self._kernel_sockets = sockets
         self._watch = watch
@@ -85,7 +84,7 @@ class Backlog:
     def send(self, channel: str, frames: Sequence[Any], request: Request | None = None) -> None:
         """Send a message to the kernel, after those that wait on its channel."""
         queue = self._queues[channel]
-        if not queue and send_now(self._kernel_sockets.sockets[channel], frames):
+        if not queue and self._kernel_sockets.send(channel, frames):
             return
         size = charge(frames)
         urgent = _urgent(size, request)
@@ -99,7 +98,7 @@ class Backlog:
         queue = self._queues[channel]
         while queue:
             frames, size, urgent = queue[0]
-            if not send_now(self._kernel_sockets.sockets[channel], frames):
+            if not self._kernel_sockets.send(channel, frames):
                 return
             queue.popleft()
             self._count(-size, -urgent)

@@ -26,18 +26,20 @@ from jupyter_aliquot.provisioner.relay.wire.messages import (
     named_cell,
     read_object,
     read_question,
+    read_request,
 )
 from jupyter_aliquot.provisioner.relay.wire.protocol import charge
-from jupyter_aliquot.provisioner.relay.wire.zmq_io import receive, send, send_now
+from jupyter_aliquot.provisioner.relay.wire.ranges import Range
+from jupyter_aliquot.provisioner.relay.wire.zmq_io import receive, send
 
 from .activity_tracker import ActivityTracker
 from .agent_notifier import AgentNotifier
 from .backlog import Backlog
 from .client_sockets import ClientSockets
 from .internal_requests import InternalRequests
-from .kernel_sockets import KernelSockets
 from .link_server import LinkServer
 from .poll_loop import READ, WRITE, Loop
+from .sidecar_link import KernelSide, SidecarLink
 
 _BATCH = 256  # messages of one socket in one turn
 _BATCH_BYTES = 1 << 20
@@ -61,7 +63,7 @@ class Forwarder:
         self,
         loop: Loop,
         clients: ClientSockets,
-        sockets: KernelSockets,
+        sockets: KernelSide,
         store: Store,
         delivery: Delivery,
         signer: Signer,
@@ -72,6 +74,8 @@ class Forwarder:
         self._loop = loop
         self._clients = clients
         self._kernel_sockets = sockets
+        self._sidecar = sockets if isinstance(sockets, SidecarLink) else None
+        self._origins: tuple[Range, ...] = ()  # of the message that is being taken
         self._store = store
         self._delivery = delivery
         self._signer = signer
@@ -92,10 +96,17 @@ class Forwarder:
         self.longest_message = 0  # bytes of one for a link; 0: no bound
         self.has_news = False  # the activity changed
         self.started_at = 0.0  # the start of this run of the kernel: seconds since the epoch
+        self._begin()
+
+    def _begin(self) -> None:
+        """Listen to clients, and to a pod's sidecar."""
+        if self._sidecar is not None:
+            self._sidecar.taker = self
+            self._store.forgotten = self._sidecar.forget
         for channel in _REQUEST_CHANNELS:
-            loop.watch(clients.sockets[channel], partial(self._from_client, channel))
-        loop.watch(clients.sockets["hb"], self._from_heart)
-        loop.watch(clients.sockets["iopub"], self._subscribed)
+            self._loop.watch(self._clients.sockets[channel], partial(self._from_client, channel))
+        self._loop.watch(self._clients.sockets["hb"], self._from_heart)
+        self._loop.watch(self._clients.sockets["iopub"], self._subscribed)
 
     @property
     def held(self) -> int:
@@ -118,6 +129,8 @@ class Forwarder:
                 self.links.pump()
             for entry in fresh:
                 self._store.settle(entry)
+        if self._sidecar is not None:
+            self._sidecar.settle()
         if self.unread.refused != self._told_refused and self.links is not None:
             self._told_refused = self.unread.refused
             self.links.tell({"op": "unread", **self.unread.snapshot()})
@@ -131,12 +144,16 @@ class Forwarder:
 
     def join(self) -> None:
         """Listen to the kernel's sockets, which are connected."""
+        if self._sidecar is not None:
+            return
         self._loop.watch(self._kernel_sockets.sockets["iopub"], self._from_iopub)
         self._loop.watch(self._kernel_sockets.sockets["hb"], self._to_heart)
         for channel in _REQUEST_CHANNELS:
             self._watch_kernel(channel, False)
 
     def _watch_kernel(self, channel: str, is_full: bool) -> None:
+        if self._sidecar is not None:
+            return  # it tells of room
         events = READ | WRITE if is_full else READ
         self._loop.watch(self._kernel_sockets.sockets[channel], partial(self._from_kernel, channel), events)
 
@@ -148,6 +165,8 @@ class Forwarder:
 
     def drain(self) -> None:
         """Take all that the kernel has sent."""
+        if self._sidecar is not None:
+            return  # it tells of the end after all else
         for channel in _REQUEST_CHANNELS:
             while self._from_kernel(channel, 0):
                 pass
@@ -255,11 +274,13 @@ class Forwarder:
                 self._store_message(channel, session, made, sum(map(len, made)), is_output=False)
 
     def _is_news(self, frames: Sequence[Any], request: Request) -> bool:
-        header, cell_id = b"", None
-        if request.msg_type == "execute_request" and not is_silent(message := frames[find_delimiter(frames) :]):
-            # A notifier may write to the cell later, which needs its header.
-            header, cell_id = b"" if self.notifier is None else bytes(message[HEADER]), named_cell(message)
-        return self.tracker.opened(request, time.time(), header, cell_id)
+        message = frames[find_delimiter(frames) :]
+        return self._opened(request, time.time(), bytes(message[HEADER]), _cell_of(request, message))
+
+    def _opened(self, request: Request, at: float, header: bytes, cell_id: str | None) -> bool:
+        # A notifier may write to the cell later, which needs its header.
+        is_written_to = cell_id is not None and self.notifier is not None
+        return self.tracker.opened(request, at, header if is_written_to else b"", cell_id)
 
     # ---- from the kernel
 
@@ -271,21 +292,26 @@ class Forwarder:
         for _ in range(_BATCH):
             if (frames := receive(socket)) is None:
                 return False
-            if channel == "stdin":
-                self._asks(frames)
-            identity = bytes(frames[0])
-            if identity == self._prefix:
-                if self.own is not None:
-                    self.own.took_reply(frames)
-                continue
-            if self.own is not None and self.own.is_ipykernel is None:
-                self.own.saw_reply(frames)
-            if identity.startswith(self._prefix):
-                session = identity[len(self._prefix) :].decode(errors="replace")
-                self._keep(channel, session, frames[1:], is_output=False)
-            else:
-                send(self._clients.sockets[channel], frames)
+            self._reply(channel, frames)
         return True
+
+    def _reply(self, channel: str, frames: Sequence[Any]) -> None:
+        if channel == "stdin":
+            self._asks(frames)
+        identity = bytes(frames[0])
+        if identity == self._prefix:
+            if self.own is not None:
+                self.own.took_reply(frames)
+            return
+        if self.own is not None and self.own.is_ipykernel is None:
+            self.own.saw_reply(frames)
+        if identity.startswith(self._prefix):
+            self._keep(channel, self._session_of(identity), frames[1:], is_output=False)
+        else:
+            send(self._clients.sockets[channel], frames)
+
+    def _session_of(self, identity: bytes) -> str:
+        return identity[len(self._prefix) :].decode(errors="replace")
 
     def _asks(self, frames: Sequence[Any]) -> None:
         message = frames[find_delimiter(frames) :]
@@ -376,9 +402,68 @@ class Forwarder:
         self, channel: str, session: str | None, kept: Sequence[Any], size: int, is_output: bool
     ) -> None:
         entry = self._store.add(channel, session, kept, size, is_output)
+        entry.origins, self._origins = self._origins, ()
         self._delivery.added(entry)
         self._fresh.append(entry)
         self._fresh_bytes += size
+
+    # ---- by a pod's sidecar
+
+    def take(self, channel: str, frames: Sequence[Any], origin: int) -> None:
+        """Take a message of the kernel, by the number that the store is to tell when it is done with."""
+        self._origins = ((origin, origin),)
+        if channel == "iopub":
+            self._broadcast(frames)
+        else:
+            self._reply(channel, frames)
+        origins, self._origins = self._origins, ()
+        if origins:  # no gateway is to have it
+            self._store.forgotten(origins)
+
+    def took_room(self, channel: str) -> None:
+        """Send what waits on a channel, for the kernel took something."""
+        self.unread.pump(channel)
+
+    def welcomed(self) -> None:
+        """Note that the kernel has a subscription to all."""
+        self._welcomed()
+        if b"" in self._topics:
+            self._welcome(b"")
+
+    def beat(self, frames: Sequence[Any]) -> None:
+        """Take an answer to a heartbeat."""
+        send(self._clients.sockets["hb"], frames)
+
+    def note(self, channel: str, frames: Sequence[Any]) -> Mapping[str, Any] | None:
+        """Return what a later relay needs to know of an open request; None of another."""
+        at = find_delimiter(frames)
+        message = frames[at:]
+        if at < 1 or len(message) <= CONTENT:
+            return None
+        request = read_request(read_object(message[HEADER]), channel)
+        if request is None or not self.tracker.is_open(request.msg_id):
+            return None
+        identity, header = bytes(frames[0]), bytes(message[HEADER]).decode(errors="replace")
+        session = self._session_of(identity) if identity.startswith(self._prefix) else ""
+        told = {"id": request.msg_id, "at": time.time(), "channel": channel, "header": header}
+        return {**told, "cell": _cell_of(request, message), "session": session}
+
+    def follow(self, notes: Sequence[Mapping[str, Any]], *, is_later: bool) -> None:
+        """Take over the open requests of another relay of this run, if there was one."""
+        if self.links is not None and is_later:
+            self.links.follows_another = True
+        for note in notes:
+            header = str(note["header"])
+            fields = read_object(header.encode())
+            request = read_request(fields, str(note["channel"]))
+            if request is not None and self._opened(request, float(note["at"]), header.encode(), note["cell"]):
+                self.has_news = True
+                if self.links is not None:
+                    self.links.saw_before(str(note["session"]), fields)
+
+    def open_of(self, msg_ids: Sequence[str]) -> set[str]:
+        """Return those of these requests that are open."""
+        return {msg_id for msg_id in msg_ids if self.tracker.is_open(msg_id)}
 
     # ---- subscriptions and heartbeat
 
@@ -412,11 +497,17 @@ class Forwarder:
     def _from_heart(self, _events: int) -> None:
         while (frames := receive(self._clients.sockets["hb"])) is not None:
             if not self._kernel_sockets.is_away:  # a kernel that is away answers nothing
-                send_now(self._kernel_sockets.sockets["hb"], frames)  # nor does one that does not read
+                self._kernel_sockets.send("hb", frames)  # nor does one that does not read
 
     def _to_heart(self, _events: int) -> None:
         while (frames := receive(self._kernel_sockets.sockets["hb"])) is not None:
             send(self._clients.sockets["hb"], frames)
+
+
+def _cell_of(request: Request, message: Sequence[Any]) -> str | None:
+    """Return a cell's name in its notebook; None for a request that shows no output."""
+    is_cell = request.msg_type == "execute_request" and not is_silent(message)
+    return named_cell(message) if is_cell else None
 
 
 def activity_record(tracker: ActivityTracker) -> Mapping[str, Any]:

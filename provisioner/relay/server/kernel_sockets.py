@@ -14,7 +14,7 @@ import contextlib
 import os
 import stat
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import zmq
 
 from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS
 from jupyter_aliquot.provisioner.relay.wire.spare_names import SpareNames
+from jupyter_aliquot.provisioner.relay.wire.zmq_io import send_now
 
 CHANNELS = ("iopub", "hb", "shell", "control", "stdin")
 _TYPES = {"shell": zmq.DEALER, "control": zmq.DEALER, "stdin": zmq.DEALER, "hb": zmq.DEALER, "iopub": zmq.SUB}
@@ -39,6 +40,9 @@ class KernelSockets:
 
     Shell and stdin have one ``identity``, so that an input_request finds its cell's client.
     """
+
+    resumes = False  # a kernel that is joined is another one
+    is_over = False  # its process or its sockets tell of its end
 
     def __init__(self, context: zmq.Context[Any], prefix: Path, identity: bytes, spares: SpareNames) -> None:
         """Make the sockets. Spares that answer now are of a kernel that an earlier relay joined."""
@@ -94,6 +98,13 @@ class KernelSockets:
         self.lacks_spares = True
         with contextlib.suppress(OSError):
             self.make_spares()
+
+    def begin(self) -> None:
+        """Do nothing: the loop reads the sockets."""
+
+    def send(self, channel: str, frames: Sequence[Any]) -> bool:
+        """Send a message to the kernel; False if the channel has no room for it."""
+        return send_now(self.sockets[channel], frames)
 
     def make_spares(self) -> None:
         """Name the kernel's sockets a second time, for a later relay. Raises OSError."""
@@ -155,6 +166,3 @@ class KernelSockets:
     def ready_in(self, now: float) -> float | None:
         """Return the seconds until ``became_ready`` is due; None if the kernel decides that."""
         return None if self.is_ready or self._heard_at is None else max(0.0, self._heard_at - now)
-
-
-Watch = Callable[[Any, str], None]

@@ -117,6 +117,10 @@ class LinkServer:
     def count(self) -> int:
         return len(self._links)
 
+    def saw_before(self, session: str, header: Mapping[str, Any]) -> None:
+        """Note a request that an earlier relay took."""
+        self._seen.add(session, header)
+
     def tell(self, header: Mapping[str, Any]) -> None:
         """Tell every link a state.
 

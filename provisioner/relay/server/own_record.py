@@ -47,6 +47,8 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "group_memory": (int,),
     "group_cpus": (int, float),
     "group_pids": (int,),
+    "has_sidecar": (bool,),
+    "prefix": (str,),
 }
 
 
@@ -80,7 +82,7 @@ class OwnRecord:
         self.reason = ""  # why the relay ends that kernel
         self.epoch = new_id()
         self.identity = f"relay-{new_id()}"
-        self.prefix = f"link-{new_id()}-"
+        self.prefix = request.prefix or f"link-{new_id()}-"
         if kept is not None:
             self._take_over(kept)
 

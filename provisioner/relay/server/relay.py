@@ -24,11 +24,11 @@ from jupyter_aliquot.provisioner.relay.wire.rmtree import empty_folder, remove_f
 from . import kernel_process, shutdown_policy
 from .forwarder import Forwarder, activity_record, cells_record
 from .kernel_process import HOST_LOOK_SECONDS, RunningKernel
-from .kernel_sockets import KernelSockets
 from .link_server import LinkServer
 from .own_record import OwnRecord
 from .poll_loop import Chore, Loop
 from .relay_folder import RelayFolder, UnreachableError
+from .sidecar_link import KernelSide
 
 _TICK_SECONDS = 1.0
 _LOOK_SECONDS = 0.01  # between looks for the socket files of a kernel that starts
@@ -49,7 +49,7 @@ class Relay:
         loop: Loop,
         own: OwnRecord,
         folder: RelayFolder,
-        sockets: KernelSockets,
+        sockets: KernelSide,
         forwarder: Forwarder,
         describe: Callable[[], Any],
         trim: Callable[[], Any],
@@ -182,12 +182,11 @@ class Relay:
 
     def _look_at_kernel(self, now: float) -> None:
         if self._sockets.is_away and self._leaving_at is None and self._is_expected() and self._sockets.is_there():
-            self._sockets.join()
-            self._place.note_join()
-            self._forwarder.join()
-            self._loop.watch(self._sockets.monitor, self._monitored)
-            if self._kernel is None:
-                self._begins(time.time())
+            self._join()
+        if not self._sockets.is_away:
+            self._looking_since = now
+        if self._sockets.is_over and self._leaving_at is None:
+            self._leaving_at = now
         if not self._sockets.is_away and (self._sockets.became_ready(now) or self._sockets.is_ready):
             self._is_ready()
         if self._leaving_at is not None and now >= self._leaving_at:
@@ -195,6 +194,17 @@ class Relay:
                 self._leaving_at = now + HOST_LOOK_SECONDS
             else:
                 self._finish_leaving()
+
+    def _join(self) -> None:
+        is_another = not self._sockets.resumes
+        self._sockets.join()
+        self._place.note_join()
+        self._forwarder.join()
+        if self._sockets.monitor is not None:
+            self._loop.watch(self._sockets.monitor, self._monitored)
+        if self._kernel is None and is_another:
+            self._begins(time.time())
+        self._sockets.begin()
 
     def _is_ready(self) -> None:
         if self._state["state"] == "starting" and self._leaving_at is None:
@@ -240,7 +250,8 @@ class Relay:
         self._leaving_at = None
         if not self._sockets.is_away:
             self._forwarder.drain()
-            self._loop.forget(self._sockets.monitor)
+            if self._sockets.monitor is not None:
+                self._loop.forget(self._sockets.monitor)
         self._forwarder.leave()
         self._sockets.leave(removes_files=self._has_place)
         self._forwarder.started_at = 0.0

@@ -23,9 +23,9 @@ from jupyter_aliquot.provisioner.relay.wire.log import log
 from jupyter_aliquot.provisioner.relay.wire.rmtree import empty_folder, remove_folder
 
 from .client_sockets import ClientSockets
-from .kernel_sockets import KernelSockets
 from .link_server import LinkServer
 from .own_record import OwnRecord
+from .sidecar_link import KernelSide
 
 _CLOCK_STEP_NS = 100_000_000
 
@@ -37,7 +37,7 @@ class UnreachableError(Exception):
 class RelayFolder:
     """The folder of one relay, made after the fork. ``links`` is set before the first `look`."""
 
-    def __init__(self, own: OwnRecord, clients: ClientSockets, sockets: KernelSockets) -> None:
+    def __init__(self, own: OwnRecord, clients: ClientSockets, sockets: KernelSide) -> None:
         self.path: Path = own.folder
         self._own = own
         self._clients = clients

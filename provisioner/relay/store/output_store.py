@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jupyter_aliquot.provisioner.relay.wire.messages import PARENT, new_id, read_object
+from jupyter_aliquot.provisioner.relay.wire.ranges import Range, joined
 
 from .segments import Place, Spill
 from .spill_room import SpillFullError
@@ -56,7 +57,8 @@ class Notice:
 class Entry:
     """One message. ``frames`` None: it is at ``place``, or it is a notice.
 
-    ``flights``: the links that it is on its way on.
+    ``flights``: the links that it is on its way on. ``origins``: a pod's sidecar keeps it, too, by
+    these numbers; those of a notice are of all that it stands for.
     """
 
     __slots__ = (
@@ -66,6 +68,7 @@ class Entry:
         "frames",
         "is_output",
         "notice",
+        "origins",
         "place",
         "seq",
         "session",
@@ -82,6 +85,7 @@ class Entry:
         self.place: Place | None = None
         self.notice: Notice | None = None
         self.flights = 0
+        self.origins: tuple[Range, ...] = ()
         self.acknowledged: set[int] | None = None
 
 
@@ -92,6 +96,7 @@ class Store:
         self._bounds = bounds
         self._spill = spill
         self._make_notice = make_notice
+        self.forgotten: Callable[[Sequence[Range]], object] = lambda origins: None  # called with those of an entry
         self._entries: dict[int, Entry] = {}
         self._outputs: deque[int] = deque()  # may name entries that are gone
         self._why = ""  # the reason for the last drop
@@ -174,6 +179,7 @@ class Store:
         if entry is not None:
             self.in_flight_bytes -= entry.size if entry.flights else 0
             self._release(entry)
+            self._forget_origins(entry)
             # One message that is kept for long, such as a reply to a page that is gone, must not
             # keep these numbers.
             while self._outputs and self._outputs[0] not in self._entries:
@@ -275,11 +281,16 @@ class Store:
         self._release(entry)
         if not is_output:
             self._forget_notice(entry)
+            self._forget_origins(entry)
             del self._entries[del_seq]
             return
-        self._tell(del_seq, parent, size)
+        self._tell(del_seq, parent, size, entry.origins)
 
-    def _tell(self, seq: int, parent: bytes, size: int) -> None:
+    def _forget_origins(self, entry: Entry) -> None:
+        if entry.origins:
+            self.forgotten(entry.origins)
+
+    def _tell(self, seq: int, parent: bytes, size: int, origins: tuple[Range, ...]) -> None:
         """Count a dropped output in its request's notice, which takes the place of the first."""
         parent_id = _parent_id(parent)
         noticed = self._entries.get(self._notices.get(parent_id, 0))
@@ -293,6 +304,8 @@ class Store:
         assert noticed.notice is not None
         noticed.notice.messages += 1
         noticed.notice.bytes += size
+        if origins:
+            noticed.origins = joined([*noticed.origins, *origins])
 
     def _forget_notice(self, entry: Entry) -> None:
         if entry.notice is not None:

@@ -72,6 +72,8 @@ class RelayRequest:
     CurveZMQ. ``account``: the system account as which relay and kernel run; empty: that of the host,
     or of the gateway that a host of root serves. ``group_memory`` (bytes), ``group_cpus`` and
     ``group_pids``: the limits of the control group that a host of root makes for them; 0: none.
+    ``has_sidecar``: the kernel is a pod, whose sidecar leads to it. ``prefix``: begins what tells the
+    kernel's answers to gateways from others; empty: a new one.
     """
 
     kernel_id: str
@@ -99,6 +101,8 @@ class RelayRequest:
     group_memory: int = 0
     group_cpus: float = 0.0
     group_pids: int = 0
+    has_sidecar: bool = False
+    prefix: str = ""
 
 
 @dataclass(frozen=True)

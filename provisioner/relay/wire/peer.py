@@ -138,9 +138,17 @@ class Peer:
             raise Refusal("version", f"you speak versions {versions!r}, this relay speaks {list(VERSIONS)}")
         if role not in ROLES:
             raise Refusal("bad_request", f"Role {role!r} is not known. Use {', '.join(ROLES)}.")
+        if role == "link":
+            self.takes_links()
+            return
         self.role = str(role)
-        self._reader.keeps = self.role == "link"  # a relay has one or a few
-        self._reader.longest = LONGEST_RECORD if self._reader.keeps else LONGEST_QUESTION
+        self._reader.longest = LONGEST_QUESTION
+
+    def takes_links(self) -> None:
+        """Take records of a link, which have messages in them."""
+        self.role = "link"
+        self._reader.keeps = True  # a relay has one or a few
+        self._reader.longest = LONGEST_RECORD
 
     def say(self, header: Mapping[str, Any], frames: Sequence[Any] = ()) -> None:
         """Queue a record; ``flush`` sends."""

@@ -23,6 +23,7 @@ from ports import free_port
 
 from jupyter_aliquot.provisioner.errors import EngineUnavailableError
 from jupyter_aliquot.provisioner.kubernetes.settings import RelayKeys
+from jupyter_aliquot.provisioner.kubernetes.tunnel import gateway
 from jupyter_aliquot.provisioner.kubernetes.tunnel.gateway import KernelTunnel
 from jupyter_aliquot.provisioner.kubernetes.tunnel.keys import make_keys
 from jupyter_aliquot.provisioner.kubernetes.tunnel.sidecar import listen
@@ -42,20 +43,21 @@ class Pod:
         for one in (self.connection, self.keys, self.here):
             one.mkdir()
         told = {"token": KEYS.token.encode(), "tls.crt": KEYS.certificate, "tls.key": KEYS.private_key}
+        told["connection.json"] = b'{"key": "a-key", "signature_scheme": "hmac-sha256"}'
         for name, value in told.items():
             (self.keys / name).write_bytes(value)
         self.port = free_port()
         words = ["-m", "jupyter_aliquot.provisioner.kubernetes.tunnel.sidecar", "--connection", str(self.connection)]
         words += ["--keys", str(self.keys), "--port", str(self.port)]
-        env = {**os.environ, "ALIQUOT_POD_IP": "127.0.0.1"}
+        env = {**os.environ, "ALIQUOT_POD_IP": "127.0.0.1", "ALIQUOT_OUTPUT": str(folder)}
         self.process = subprocess.Popen([sys.executable, *words], env=env)
         self._servers: list[asyncio.AbstractServer] = []
 
-    def tunnel(self, keys: RelayKeys = KEYS) -> KernelTunnel:
+    def tunnel(self, keys: RelayKeys = KEYS, *, is_kept: bool = True) -> KernelTunnel:
         async def read() -> RelayKeys:
             return keys
 
-        return KernelTunnel("k", ("127.0.0.1", self.port), read, self.here, LOG)
+        return KernelTunnel("k", ("127.0.0.1", self.port), read, self.here, LOG, is_kept=is_kept)
 
     async def begin_kernel(self) -> None:
         """Make the kernel's sockets, each of which answers what it hears, with its number before."""
@@ -84,8 +86,8 @@ class Pod:
             return True
         return False
 
-    def has_sockets(self) -> bool:
-        return all((self.here / f"s-{channel}").exists() for channel in CHANNELS)
+    def has_sockets(self, *channels: str) -> bool:
+        return all((self.here / f"s-{channel}").exists() for channel in channels or ("1", "5"))
 
 
 @pytest.fixture
@@ -106,13 +108,11 @@ def test_sockets_are_there_with_the_kernel_and_lead_to_it(a_pod: Pod) -> None:
         assert not a_pod.has_sockets(), "a relay would take the kernel for one that answers"
         await a_pod.begin_kernel()
         await until(a_pod.has_sockets)
-        assert [await a_pod.ask(channel, b"hello") for channel in CHANNELS] == [
-            f"{channel}hello".encode() for channel in CHANNELS
-        ]
+        assert await a_pod.ask("5", b"hello") == b"5hello"
         # The relay empties the folder when it has lost the kernel.
-        (a_pod.here / "s-1").unlink()
+        (a_pod.here / "s-5").unlink()
         await until(a_pod.has_sockets)
-        assert await a_pod.ask("1", b"again") == b"1again"
+        assert await a_pod.ask("5", b"again") == b"5again"
         a_pod.process.send_signal(signal.SIGTERM)
         await until(lambda: not a_pod.has_sockets())
         await tunnel.close()
@@ -120,6 +120,38 @@ def test_sockets_are_there_with_the_kernel_and_lead_to_it(a_pod: Pod) -> None:
 
     asyncio.run(scene())
     assert a_pod.process.wait(PATIENCE_SECONDS) == 0
+
+
+def test_a_relay_of_an_older_version_has_the_kernels_own_sockets(a_pod: Pod) -> None:
+    async def scene() -> None:
+        await a_pod.begin_kernel()
+        tunnel = a_pod.tunnel(is_kept=False)
+        tunnel.start()
+        await until(lambda: a_pod.has_sockets(*CHANNELS))
+        assert [await a_pod.ask(channel, b"hello") for channel in CHANNELS] == [
+            f"{channel}hello".encode() for channel in CHANNELS
+        ]
+        await tunnel.close()
+        a_pod.end_kernel()
+
+    asyncio.run(scene())
+
+
+def test_a_sidecar_of_an_older_version_is_told_with_what_to_do(
+    a_pod: Pod, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene() -> None:
+        await a_pod.begin_kernel()
+        monkeypatch.setattr(gateway, "LIFE", "a word that the sidecar does not know")
+        tunnel = a_pod.tunnel()
+        tunnel.start()
+        await until(lambda: "tunnel=none" in caplog.text)
+        assert "of an older version than the gateway, and keeps no output. Set c.KernelPods.relay_image" in caplog.text
+        assert not a_pod.has_sockets()
+        await tunnel.close()
+        a_pod.end_kernel()
+
+    asyncio.run(scene())
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", ""])

@@ -70,10 +70,9 @@ def restart_kubelet(ring: Ring, kernel: Kernel) -> None:
 @pytest.mark.parametrize(
     ("kill", "keeps_output"),
     [
-        # The ways of output: what is made while one is cut, or was on it, is lost.
-        pytest.param(kill_gateway, False, marks=SOAK_ALONE),
-        (kill_relay, False),
-        (kill_sidecar, False),
+        pytest.param(kill_gateway, True, marks=SOAK_ALONE),
+        (kill_relay, True),
+        (kill_sidecar, False),  # it alone has the kernel's sockets, and what is made without it is lost
         (kill_relay_host, True),
         (kill_agent, True),
         pytest.param(restart_kubelet, True, marks=SOAK_ALONE),

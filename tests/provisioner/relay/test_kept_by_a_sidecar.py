@@ -1,0 +1,320 @@
+"""A pod's sidecar keeps what the kernel sends: machines of gateways are lost, and no line is, nor comes twice.
+
+The sidecar and the kernel are real processes; each machine has a relay host of its own, and a tunnel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ports import free_port
+from relay_house import SECONDS, Gateway, House, kill_and_wait, lives, until
+
+from jupyter_aliquot.provisioner.kubernetes.tunnel.gateway import KernelTunnel
+from jupyter_aliquot.provisioner.kubernetes.tunnel.keys import make_keys
+from jupyter_aliquot.provisioner.kubernetes.tunnel.stream import CHANNELS
+from jupyter_aliquot.provisioner.relay.client.control import RelayRecord, RelaySettings, read_relay_record
+
+KEYS = make_keys("a-key")
+# It prints until there is a file, and then how often.
+CELL = """
+import os, time
+n = 0
+while not os.path.exists({path!r}):
+    print("line", n, flush=True); n += 1; time.sleep(0.03)
+print("lines:", n)
+"""
+
+
+class Pod:
+    """A sidecar and a kernel, and the folders that their pod gives them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.kernel_id = folder, str(uuid.uuid4())
+        self.connection, self.keys = folder / "c", folder / "k"
+        for one in (self.connection, self.keys, folder / "o"):
+            one.mkdir()
+        ports = dict(zip(("shell", "iopub", "stdin", "hb", "control"), map(int, CHANNELS), strict=True))
+        place = {"transport": "ipc", "ip": str(self.connection / "s"), "key": KEYS.connection_key}
+        told = {**{f"{name}_port": port for name, port in ports.items()}, **place, "signature_scheme": "hmac-sha256"}
+        (self.keys / "connection.json").write_text(json.dumps(told))
+        for name, value in (
+            ("token", KEYS.token.encode()),
+            ("tls.crt", KEYS.certificate),
+            ("tls.key", KEYS.private_key),
+        ):
+            (self.keys / name).write_bytes(value)
+        self.port = free_port()
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start_sidecar(self, most_bytes: int = 1 << 30) -> None:
+        words = ["-m", "jupyter_aliquot.provisioner.kubernetes.tunnel.sidecar", "--connection", str(self.connection)]
+        words += ["--keys", str(self.keys), "--port", str(self.port)]
+        told = {"ALIQUOT_POD_IP": "127.0.0.1", "ALIQUOT_OUTPUT": str(self.folder / "o")}
+        env = {**os.environ, **told, "ALIQUOT_OUTPUT_BYTES": str(most_bytes)}
+        self.sidecar = subprocess.Popen([sys.executable, *words], env=env)
+        self.processes.append(self.sidecar)
+
+    def start_kernel(self) -> None:
+        words = [sys.executable, "-m", "ipykernel_launcher", "-f", str(self.keys / "connection.json")]
+        self.kernel = subprocess.Popen(words, stdin=subprocess.DEVNULL, cwd=self.folder)
+        self.processes.append(self.kernel)
+
+    def cell(self) -> str:
+        return CELL.format(path=str(self.folder / "go"))
+
+    def go(self) -> None:
+        (self.folder / "go").touch()
+
+
+class Machine:
+    """A gateway's machine: a relay host, the pod's relay, its tunnel, and a page."""
+
+    def __init__(self, pod: Pod) -> None:
+        self.pod, self.house = pod, House(Path(tempfile.mkdtemp(prefix="aqm-")))
+        self.house.settings = RelaySettings(exit_when_idle_seconds=None, start_seconds=SECONDS)
+        self.record: RelayRecord
+        self.page: Gateway
+
+    async def serve(self, prefix: str = "") -> Machine:
+        told = {"kernel_id": self.pod.kernel_id, "key": KEYS.connection_key, "has_sidecar": True, "prefix": prefix}
+        self.record = await self.house.relay(**told)
+        self.lead()
+        self.page = await Gateway(self.record).connect()
+        return self
+
+    def lead(self) -> None:
+        async def read() -> Any:
+            return KEYS
+
+        address = ("127.0.0.1", self.pod.port)
+        self.tunnel = KernelTunnel(
+            self.pod.kernel_id, address, read, self.record.kernel_folder, logging.getLogger("test")
+        )
+        self.tunnel.start()
+
+    @property
+    def prefix(self) -> str:
+        return str(json.loads((self.record.folder / "relay.json").read_text())["prefix"])
+
+    async def lose(self) -> str:
+        """Lose all of the machine; return what the pod's record says of the relay."""
+        prefix = self.prefix
+        self.house.end()
+        await self.tunnel.close()
+        self.page.link.close()
+        return prefix
+
+    def close(self) -> None:
+        self.house.end()
+        shutil.rmtree(self.house.runtime.path, ignore_errors=True)
+
+
+@pytest.fixture
+def a_pod() -> Iterator[Pod]:
+    pod = Pod(Path(tempfile.mkdtemp(prefix="aqp-")))  # short: paths of sockets are
+    yield pod
+    for process in pod.processes:
+        process.kill()
+        process.wait()
+    shutil.rmtree(pod.folder)
+
+
+@pytest.fixture
+def machines(a_pod: Pod) -> Iterator[Callable[[], Machine]]:
+    made: list[Machine] = []
+
+    def make() -> Machine:
+        made.append(Machine(a_pod))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def run(scene: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(scene(), 4 * SECONDS))  # type: ignore[arg-type]
+
+
+def whole(text: str) -> bool:
+    """Return whether a cell's lines are all there, in order and once."""
+    told = text.splitlines()
+    return told == [*(f"line {n}" for n in range(len(told) - 1)), f"lines: {len(told) - 1}"]
+
+
+async def has_printed(page: Gateway, cell: str, line: int) -> None:
+    await until(lambda: f"line {line}\n" in page.outputs(cell))
+
+
+def test_a_lost_machine_loses_no_line_and_no_reply(a_pod: Pod, machines: Callable[[], Machine]) -> None:
+    async def scene() -> None:
+        a_pod.start_sidecar()
+        a_pod.start_kernel()
+        first = await machines().serve()
+        cell = first.page.execute(a_pod.cell())
+        await has_printed(first.page, cell, 3)
+        before = first.page
+        prefix = await first.lose()
+        second = await machines().serve(prefix)
+        seen = len({message["header"]["msg_id"] for message in before.messages})
+        assert seen == len(before.messages)
+        await until(lambda: second.page.messages)
+        a_pod.go()
+        await second.page.done(cell)
+        known = {message["header"]["msg_id"] for message in before.messages}
+        later = [message for message in second.page.messages if message["header"]["msg_id"] not in known]
+        second.page.messages = [*before.messages, *later]
+        assert whole(second.page.outputs(cell)), second.page.outputs(cell)
+        await second.tunnel.close()
+
+    run(scene)
+
+
+def test_a_later_relay_knows_the_cell_that_runs(a_pod: Pod, machines: Callable[[], Machine]) -> None:
+    async def scene() -> None:
+        a_pod.start_sidecar()
+        a_pod.start_kernel()
+        first = await machines().serve()
+        cell = first.page.execute(a_pod.cell())
+        await has_printed(first.page, cell, 0)
+        second = await machines().serve(await first.lose())
+        known = await second.page.until(lambda event: getattr(event, "work", 0) == 1)
+        assert known.since is not None
+        number = second.page.link.ask_seen(second.page.name, [cell, "another"])
+        seen = await second.page.until(lambda event: getattr(event, "number", None) == number)
+        assert (seen.ids, seen.saw_all) == ({cell}, False), "another may have come to the relay that was lost"
+        a_pod.go()
+        await second.page.done(cell)
+        await second.page.until(lambda event: getattr(event, "work", 1) == 0)
+        await second.tunnel.close()
+
+    run(scene)
+
+
+def test_a_connection_that_is_cut_is_no_end_and_loses_nothing(a_pod: Pod, machines: Callable[[], Machine]) -> None:
+    async def scene() -> None:
+        a_pod.start_sidecar()
+        a_pod.start_kernel()
+        machine = await machines().serve()
+        cell = machine.page.execute(a_pod.cell())
+        await has_printed(machine.page, cell, 3)
+        await machine.tunnel.close()
+        waiting = machine.page.execute("print('after')")
+        machine.lead()
+        a_pod.go()
+        await machine.page.done(cell)
+        await machine.page.done(waiting)
+        assert whole(machine.page.outputs(cell)), machine.page.outputs(cell)
+        assert machine.page.outputs(waiting) == "after\n"
+        states = [event.state for event in list(machine.page.events._queue) if hasattr(event, "incarnation")]  # type: ignore[attr-defined]
+        assert "ended" not in states
+        await machine.tunnel.close()
+
+    run(scene)
+
+
+def test_a_relay_that_is_killed_loses_nothing(a_pod: Pod, machines: Callable[[], Machine]) -> None:
+    async def scene() -> None:
+        a_pod.start_sidecar()
+        a_pod.start_kernel()
+        machine = await machines().serve()
+        cell = machine.page.execute(a_pod.cell())
+        await has_printed(machine.page, cell, 3)
+        before = machine.page
+        kill_and_wait(machine.record.pid)
+        await until(lambda: lives(read_relay_record(machine.record.folder)))
+        page = await Gateway(read_relay_record(machine.record.folder)).connect()
+        a_pod.go()
+        await page.done(cell)
+        known = {message["header"]["msg_id"] for message in before.messages}
+        page.messages = [*before.messages, *(m for m in page.messages if m["header"]["msg_id"] not in known)]
+        assert whole(page.outputs(cell)), page.outputs(cell)
+        await machine.tunnel.close()
+
+    run(scene)
+
+
+def test_more_than_the_bound_is_told(a_pod: Pod, machines: Callable[[], Machine]) -> None:
+    async def scene() -> None:
+        a_pod.start_sidecar(most_bytes=100_000)
+        a_pod.start_kernel()
+        first = await machines().serve()
+        cell = first.page.execute(
+            f"import os, time\nwhile not os.path.exists({str(a_pod.folder / 'go')!r}): time.sleep(0.01)\n"
+            "for n in range(10): print('x' * 30_000, flush=True)"
+        )
+        await first.page.until(lambda event: getattr(event, "work", 0) == 1)
+        prefix = await first.lose()
+        a_pod.go()
+        (a_pod.folder / "mark").write_text("")
+        second = await machines().serve(prefix)
+        await second.page.done(cell)
+        text = second.page.outputs(cell)
+        assert "of this cell's output are missing here" in text
+        assert 0 < text.count("x" * 30_000) < 10
+        await second.tunnel.close()
+
+    run(scene)
+
+
+def test_a_kernel_that_ends_is_told_after_all_that_it_sent(a_pod: Pod, machines: Callable[[], Machine]) -> None:
+    async def scene() -> None:
+        a_pod.start_sidecar()
+        a_pod.start_kernel()
+        machine = await machines().serve()
+        cell = machine.page.execute("print('last', flush=True)\nimport os, time; time.sleep(0.3); os._exit(3)")
+        await machine.page.until(lambda event: getattr(event, "state", "") == "ended")
+        assert machine.page.outputs(cell) == "last\n"
+        a_pod.sidecar.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(a_pod.sidecar.wait, 60) == 0
+        await machine.tunnel.close()
+
+    run(scene)
+
+
+def test_the_gateway_tells_the_end_of_a_pod_that_had_no_time_to(a_pod: Pod, machines: Callable[[], Machine]) -> None:
+    async def scene() -> None:
+        a_pod.start_sidecar()
+        a_pod.start_kernel()
+        machine = await machines().serve()
+        await machine.page.done(machine.page.execute("1"))
+        a_pod.sidecar.kill()
+        a_pod.kernel.kill()
+        machine.tunnel.note_end()
+        await machine.page.until(lambda event: getattr(event, "state", "") == "ended")
+        await machine.tunnel.close()
+
+    run(scene)
+
+
+def test_a_sidecar_that_was_killed_is_joined_again(a_pod: Pod, machines: Callable[[], Machine]) -> None:
+    async def scene() -> None:
+        a_pod.start_sidecar()
+        a_pod.start_kernel()
+        machine = await machines().serve()
+        await machine.page.done(machine.page.execute("x = 6 * 7"))
+        a_pod.sidecar.kill()
+        a_pod.sidecar.wait()
+        await until(lambda: not (machine.record.kernel_folder / "s-1").exists())
+        cell = machine.page.execute("print(x)")
+        a_pod.start_sidecar()
+        await machine.page.until(lambda event: getattr(event, "state", "") == "ended")
+        await machine.page.done(cell)
+        assert machine.page.outputs(cell) == "42\n"
+        await machine.tunnel.close()
+
+    run(scene)
