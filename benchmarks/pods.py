@@ -27,9 +27,18 @@ from report import Row, at_most, publish, read_arguments
 
 from tests.system.conftest import Kernel, wait_until
 from tests.system.pods.conftest import Ring, a_ring
+from tests.system.survival.conftest import Tab
 
 LEASE = "--KernelPods.lease=gateway"
 CELL = "print(6 * 7)"
+# It prints until there is a file, and then how often it printed.
+PRINTING = """
+import os, time
+n = 0
+while not os.path.exists({path!r}):
+    print(n, flush=True); n += 1; time.sleep(0.05)
+print("of", n)
+"""
 PARTS = ("reconcile", "starts", "calls", "agents", "failover")
 
 
@@ -75,11 +84,18 @@ def api_calls(ring: Ring, kernels: int, seconds: float) -> Row:
 
 
 def failover(ring: Ring, kernels: int) -> list[Row]:
-    """Kill the replica that leads, with its machine; count from then to answers of all kernels at the other."""
+    """Kill the replica that leads, with its machine, while all kernels print.
+
+    Count the seconds from then until the other has ended all cells, and the lines that are lost.
+    """
     ring.restart(lambda: None, LEASE)
     started = [ring.server.start("box.gpu-0.25") for _ in range(kernels)]
     for number, kernel in enumerate(started):
         kernel.run(f"here = {number}")
+    tabs: list[Any] = [Tab(ring.server, kernel.id) for kernel in started]  # type: ignore[arg-type]  # has all it needs
+    cells = [tab.execute(PRINTING.format(path=str(ring.folder / "go"))) for tab in tabs]
+    for tab in tabs:
+        tab.wait_for_text("2\n")
     with ThreadPoolExecutor(1) as threads:
         standby = threads.submit(ring.serve, LEASE, run="run2")
         wait_until(lambda: any("waiting replica=" in one.read_text() for one in ring.newest_log()))
@@ -88,15 +104,24 @@ def failover(ring: Ring, kernels: int) -> list[Row]:
         ring.server.process.wait(30)
         ring.lose_gateways_machine()
         server = standby.result()
+    (ring.folder / "go").touch()
+    printed = [tab.reconnect(server).text(cell).splitlines() for tab, cell in zip(tabs, cells, strict=True)]
     told = [Kernel(server, kernel.id).run("print(here)").text for kernel in started]
     took = time.perf_counter() - began
     ring.follow(server)
     for kernel in started:
         Kernel(server, kernel.id).end()
     lost = sum(text != f"{number}\n" for number, text in enumerate(told))
+    lines = [int(one[-1].split()[1]) for one in printed]
+    missing = sum(count - len(set(one[:-1])) for count, one in zip(lines, printed, strict=True))
+    for one, count in zip(printed, lines, strict=True):
+        if not missing and one[:-1] != list(map(str, range(count))):
+            raise SystemExit(f"lines came in another order, or twice: {one}")
     return [
         at_most("another replica serves all kernels, from the kill of the one before", took, "s", 10),
         at_most("kernels lost", lost, "", 0),
+        Row("lines that their cells printed", sum(lines), ""),
+        at_most("lines lost", missing, "", 0),
     ]
 
 
