@@ -72,11 +72,18 @@ class AdminScript:
 
     def __init__(self, kernels: list[dict[str, Any]]) -> None:
         example = StatusScript.example()
+        first = example["devices"][0]
+        speed = {"mean": 0.807, "low": 0.607, "high": 1.0}
         self.holders: dict[str, Any] = {
             "at": _AT,
             "node": example["node"],
             "nodes": [_NODE],
-            "devices": [*example["devices"], {**example["devices"][0], "uuid": "GPU-a1", "index": 1, "lost": True}],
+            "devices": [
+                *example["devices"],
+                {**first, "uuid": "GPU-a1", "index": 1, "lost": True},
+                {**first, "uuid": "GPU-a2", "index": 2, "predicted_speed": {**speed, "mean": 0.944, "low": 0.836}},
+                {**first, "uuid": "GPU-a3", "index": 3, "predicted_speed": speed},
+            ],
             "kernels": kernels,
             "users": [a_user("alice"), a_user("bob", gpu_limit=None, idle_share=None, cpus=None)],
             "most_idle": [kernel["id"] for kernel in kernels[-10:]],

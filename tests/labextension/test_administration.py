@@ -216,6 +216,17 @@ def test_each_tab_shows_its_reports_and_is_clean_for_axe_in_both_themes(scripted
     assert lab.errors == []
 
 
+def test_gpus_whose_kernels_slow_each_other_come_first_with_the_error_bar(scripted: tuple[LabPage, Locator]) -> None:
+    _, shown = scripted
+    shown.get_by_role("tab", name="Nodes and GPUs").click()
+    rows = shown.get_by_role("table", name="GPUs").locator("tbody tr")
+    rows.nth(3).wait_for()
+    assert [row.split("\t")[0] for row in rows.all_inner_texts()] == ["3", "2", "0", "1"]
+    speeds = [row.split("\t")[8] for row in rows.all_inner_texts()]
+    assert speeds[:2] == ["81 % of its speed alone (61 to 100 %)", "94 % of its speed alone (84 to 100 %)"]
+    assert speeds[2:] == ["–", "–"], "of fewer than two measured kernels nothing is told"
+
+
 def test_a_request_of_an_older_gateway_has_no_expected_start(a_shared_page: LabPage, a_script: AdminScript) -> None:
     [request] = a_script.queue["requests"]
     older = {key: value for key, value in request.items() if key != "predicted_start"}

@@ -54,9 +54,10 @@ export function Nodes({ holders, trans, onAct }: INodesProps): JSX.Element {
           { title: trans.__('Memory used') },
           { title: trans.__('Memory') },
           { title: trans.__('Busy') },
+          { title: trans.__('Slowest kernel') },
           { title: trans.__('Temperature') }
         ]}
-        rows={nodes.flatMap(node => node.devices.map(device => ({ key: device.uuid, cells: cells(device, node.name, trans) })))}
+        rows={bySpeed(nodes).map(({ node, device }) => ({ key: device.uuid, cells: cells(device, node, trans) }))}
       />
     </>
   );
@@ -74,6 +75,29 @@ function Actions({ node, trans, onAct }: { node: INodeRow } & Omit<INodesProps, 
   );
 }
 
+interface IPlaced {
+  readonly node: string;
+  readonly device: IDevice;
+}
+
+/** All devices: first those whose kernels slow each other most, then the others as their nodes tell them. */
+function bySpeed(nodes: readonly INodeRow[]): readonly IPlaced[] {
+  const found = nodes.flatMap(node => node.devices.map(device => ({ node: node.name, device })));
+  const speed = ({ device }: IPlaced): number => device.predicted_speed?.mean ?? Infinity;
+  const order = (one: IPlaced, other: IPlaced): number => (speed(one) === speed(other) ? 0 : speed(one) - speed(other));
+  return [...found].sort(order);
+}
+
+/** How fast the slowest kernel of a device probably is while all of them work, with the error bar. */
+function speedText(device: IDevice, trans: ITranslation): string {
+  const speed = device.predicted_speed;
+  if (!speed) {
+    return UNKNOWN;
+  }
+  const [mean, low, high] = [speed.mean, speed.low, speed.high].map(part => Math.round(100 * part));
+  return trans.__('%1 % of its speed alone (%2 to %3 %)', mean, low, high);
+}
+
 function cells(device: IDevice, node: string, trans: ITranslation): readonly React.ReactNode[] {
   const { index, lost, name, reserved_gpus, used_bytes, memory_bytes, utilization_percent, temperature_celsius } = device;
   return [
@@ -85,6 +109,7 @@ function cells(device: IDevice, node: string, trans: ITranslation): readonly Rea
     formatBytes(used_bytes),
     formatBytes(memory_bytes),
     utilization_percent === null ? UNKNOWN : `${utilization_percent} %`,
+    speedText(device, trans),
     temperature_celsius === null ? UNKNOWN : `${amountText(temperature_celsius)} °C`
   ];
 }
