@@ -53,7 +53,6 @@ def without_groups() -> Iterator[AccountUsers]:
         yield AccountUsers(hub, "ada")
 
 
-@pytest.mark.soak(alone="starts one more Hub")
 def test_kernels_without_control_groups_run_and_the_status_says_that_they_have_no_limits(
     without_groups: AccountUsers,
 ) -> None:

@@ -141,7 +141,6 @@ def test_a_cell_past_the_quota_is_told_and_one_that_waits_runs_when_another_kern
     shown.get_by_text("on GPU").first.wait_for()
 
 
-@pytest.mark.soak(alone="a long browser test")
 def test_at_the_limit_of_kernels_a_notebook_gets_one_of_another_size_and_runs_on_it(
     labs_of_two: list[LabProcess], pages: Callable[[], Page]
 ) -> None:

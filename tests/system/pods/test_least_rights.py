@@ -6,7 +6,6 @@ import subprocess
 import sys
 from typing import Any
 
-import pytest
 from api_double.store import RESOURCES
 
 from jupyter_aliquot.provisioner.kubernetes.permissions import PERMISSIONS
@@ -43,7 +42,6 @@ def a_session(ring: Ring) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.soak(alone="starts one more cluster")
 def test_each_permission_of_the_role_is_used() -> None:
     with a_ring(AS_INSTALLED) as ring:
         leave_a_secret(ring)

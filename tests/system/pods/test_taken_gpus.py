@@ -99,7 +99,6 @@ def test_kernels_leave_a_gpu_whose_holder_is_killed() -> None:
         kernel.end()
 
 
-@pytest.mark.soak(alone="starts one more cluster")
 def test_a_kernel_waits_for_its_own_gpu_while_another_one_of_its_node_is_free() -> None:
     four = HOLDERS.replace("= 2", "= 4")
     with a_ring(four, HELD, "--softgpu-devices", "2") as ring:

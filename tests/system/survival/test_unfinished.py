@@ -73,7 +73,6 @@ def test_a_kernel_whose_replacement_ran_when_the_gateway_died_is_ended_by_the_ne
     assert after.ended(old)["message"].startswith("the kernel was ended by its owner")
 
 
-@pytest.mark.soak(alone="kills gateways at one more point")
 def test_a_notebook_keeps_the_kernel_that_it_was_last_told_of(a_machine: Any, eventually: Callable[..., Any]) -> None:
     """The table of sessions decides: the kernel that the page comes back to exists."""
     gateway = a_machine.serve(program=DYING.format(method=AFTER_THE_SESSION)).wait_until_up()
