@@ -302,7 +302,9 @@ def _holding(job: _Job, task: _Task) -> Holding:
     quotas = tuple(Quota(f"{task.node}/{at}", at, GpuShare(part), _bytes(part)) for at, part in parts)
     grant = Grant(task.name, job.team, _request(job, task), task.node, quotas, "", ())
     began = job.submitted if task.first_state == "running" else task.started
-    return Holding(grant, KernelRef(task.name, job.team), began, queued_at=job.submitted, granted_at=began)
+    holding = Holding(grant, KernelRef(task.name, job.team), began, queued_at=job.submitted, granted_at=began)
+    # A quota is taken back from kernels of each priority, but from none that cannot be swapped out.
+    return holding if job.is_preemptible else replace(holding, stays_because="KAI may not preempt it")
 
 
 def _quotas(case: Case, gpus: int) -> Quotas:

@@ -19,7 +19,7 @@ Each case of `kai-cases` is one cluster: nodes, teams with quotas, running and w
 actions make of them. `make bench-plan` gives each case to admission's `plan(snapshot, pending, now)`, the one
 that the gateway and `aliquot simulate` call, and compares what became of each job. Names of nodes are not
 compared: each scheduler has ties of its own. A job that KAI may preempt has low priority, and low priority
-alone borrows.
+alone borrows. Others cannot be moved.
 
 Derived from KAI-Scheduler test tables, Copyright 2025 NVIDIA CORPORATION; KAI Scheduler was originally forked
 from kube-batch, Copyright (c) The Kubernetes Authors. Licensed under the Apache License 2.0. Changed: converted

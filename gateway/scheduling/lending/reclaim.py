@@ -14,7 +14,6 @@ from operator import itemgetter
 from jupyter_aliquot.gateway.scheduling.capacity import Capacity, Held
 from jupyter_aliquot.gateway.scheduling.ledger import Holding, LedgerSnapshot
 from jupyter_aliquot.gateway.scheduling.resize import held_of
-from jupyter_aliquot.gateway.teams.tree import ROOT
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 from jupyter_aliquot.provisioner.resources import WorkloadClass
 
@@ -150,8 +149,7 @@ def _candidates(state: State, kernel_id: str, claimant: Claimant, since: float) 
 
     Backfilled kernels come first: they were started on that condition. Then come kernels of teams
     that borrow: those that can be swapped out before those that end, low priority before normal,
-    then the team that borrows most for its weight, then the newest. Where low priority alone may
-    borrow, no kernel of normal priority leaves.
+    then the team that borrows most for its weight, then the newest.
     """
     backfilled = [one for one in backfilled_before(state.snapshot, kernel_id, since) if _can_leave(state, one)]
     backfilled = [one for one in backfilled if _returns_after(state.quotas, claimant, one, backfilled)]
@@ -173,12 +171,9 @@ def _candidates(state: State, kernel_id: str, claimant: Claimant, since: float) 
         if kind[0] not in borrowing or (not backfilled and not _may_be_taken(quotas, claimant, kind)):
             continue
         share = quotas.tree.dominant_share(kind[0], parts)
-        is_kept_normal = kind[0] != ROOT and quotas.quotas.teams[kind[0]].borrowers == "low"
         for one in members:
-            is_normal = one.grant.request.workload_class is WorkloadClass.PRODUCTION
-            if is_normal and is_kept_normal:
-                continue
             if one not in backfilled and _can_leave(state, one) and _has_run(state, quotas, one):
+                is_normal = one.grant.request.workload_class is WorkloadClass.PRODUCTION
                 rank = (not one.is_leaving, bool(one.stays_because), is_normal)
                 others.append(((*rank, -share, -one.granted_at, one.grant.kernel_id), one))
     return found + [(one, True) for _, one in sorted(others, key=itemgetter(0))]

@@ -83,13 +83,18 @@ def test_a_team_at_its_limit_waits_and_holds_up_no_other_team() -> None:
     )
 
 
-def test_no_normal_kernel_is_taken_back_from_a_team_in_which_low_priority_alone_borrows() -> None:
-    """Its normal kernels are within its quota, unless that was lowered since: then they stay until they end."""
-    text = TWO.replace("abe], nominalQuota: 1", "abe], nominalQuota: 0.5, borrowingPriority: low")
-    held = runs(runs(a_node(text=text), "normal", "ann", 100), "low", "abe", 100, low=True)
-    assert leaving(plan(held, [asks("owed", "bob", 100)], 1.0)) == ["low"]
-    held = runs(runs(a_node(text=text), "normal", "ann", 100), "other", "ann", 100)
-    assert leaving(plan(held, [asks("owed", "bob", 100)], 1.0)) == []
+def test_a_quota_is_taken_back_from_normal_kernels_too_where_low_priority_alone_borrows() -> None:
+    """Such kernels borrow once the file gives their team less than they hold."""
+    held = a_node(4, "teams:\n  b: {users: [bob], nominalQuota: 4}\n")
+    for at in range(4):
+        held = runs(held, f"k{at}", "bob", 100, granted_at=float(-at))
+    text = (
+        "teams:\n  a: {users: [ann], nominalQuota: 2}\n  b: {users: [bob], nominalQuota: 2, borrowingPriority: low}\n"
+    )
+    later = replace(held, quotas=read_quotas(text, "aliquot.yaml"))
+    assert leaving(plan(later, [asks("owed", "ann", 100)], 1.0)) == ["k0"]
+    low = runs(later.without("k3"), "low", "bob", 100, low=True, granted_at=-9.0)
+    assert leaving(plan(low, [asks("owed", "ann", 100)], 1.0)) == ["low"], "low priority goes first"
 
 
 def test_a_request_beyond_what_its_team_may_ever_hold_is_refused() -> None:
