@@ -64,6 +64,7 @@ class Shortage:
     """A team's quota that lacks for a request: of one model, in hundredths.
 
     ``available`` is what the team may take now; ``quota`` what it is owed, ``held`` what it holds.
+    ``ahead`` is what it could take as well, were it not set aside for requests ahead.
     """
 
     team: str
@@ -71,15 +72,16 @@ class Shortage:
     available: int
     quota: int
     held: int
+    ahead: int = 0
 
     @property
     def clause(self) -> str:
+        """A clause: the GPUs that the team holds, those set aside for requests ahead, and those left for it."""
         kind = "" if self.model == ANY_MODEL else f" {self.model}"
-        left = f"only {GpuShare(self.available)}{kind} GPU is" if self.available > 0 else f"no{kind} GPU is"
-        return (
-            f"the team {self.team} holds {GpuShare(self.held)} of its quota of {GpuShare(self.quota)}{kind} GPU, and "
-            f"{left} free for it to take"
-        )
+        held = f"the team {self.team} holds {GpuShare(self.held)} of its quota of {GpuShare(self.quota)}{kind} GPU"
+        ahead = f", {GpuShare(self.ahead)} is set aside for requests ahead" if self.ahead > 0 else ""
+        left = f"only {GpuShare(self.available)}{kind}" if self.available > 0 else f"no{kind}"
+        return f"{held}{ahead}, and {left} GPU is free for it to take"
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from jupyter_aliquot.gateway.scheduling.wait_reason import (
 
 if TYPE_CHECKING:
     from jupyter_aliquot.gateway.scheduling.capacity import Held
+    from jupyter_aliquot.gateway.scheduling.lending.team_quotas import Shortage
     from jupyter_aliquot.gateway.scheduling.planner import Pending, Serving, Size
 
     from .alike import Alike
@@ -58,9 +59,7 @@ class Reasons:
         if entry.kernel_id in self._evicting:
             return evicting(entry.request)
         if entry.kernel_id in self._served.shortages:
-            shortage, granted = self._served.shortages[entry.kernel_id], self._served.granted
-            held = shortage.held if granted is None else granted.tree.used(shortage.team, shortage.model)
-            return team_quota(entry.request, replace(shortage, held=held).clause)
+            return team_quota(entry.request, self._shortage(entry).clause)
         if entry.returns_to is not None:
             return evicted(entry.request)
         if entry.is_together and self._fits_apart(entry):
@@ -71,6 +70,16 @@ class Reasons:
             asked = (entry.request, entry.held, entry.wish, entry.newcomer)
             self._found[size] = lacking(self._capacity.under(overcommit), *asked)
         return self._found[size]
+
+    def _shortage(self, entry: Pending) -> Shortage:
+        """Return the quota that lacks, with what kernels hold apart from what requests ahead wait for."""
+        found, granted = self._served.shortages[entry.kernel_id], self._served.granted
+        if granted is None:
+            return found
+        without_ahead = max(0, granted.available(entry.claimant, found.model))
+        available = min(found.available, without_ahead)  # a later request may have got some of it
+        held = granted.tree.used(found.team, found.model)
+        return replace(found, held=held, available=available, ahead=without_ahead - available)
 
     def _fits_apart(self, entry: Pending) -> bool:
         capacity = replace(self._capacity, closed=frozenset()).under(self._served.overcommit_of(entry))

@@ -97,6 +97,20 @@ def test_a_quota_is_taken_back_from_normal_kernels_too_where_low_priority_alone_
     assert leaving(plan(low, [asks("owed", "ann", 100)], 1.0)) == ["low"], "low priority goes first"
 
 
+@pytest.mark.parametrize(("last", "left"), [(40, "only 0.2 GPU"), (60, "no GPU")])
+def test_a_team_is_told_what_is_set_aside_for_requests_ahead(last: int, left: str) -> None:
+    """No device is free for the whole GPU that the first request waits for."""
+    text = "teams:\n  c: {users: [cy], nominalQuota: 2}\n  b: {users: [bob], nominalQuota: 2}\n"
+    held = runs(a_node(4, text), "k", "cy", 100)
+    for kernel_id, size in (("k1", 70), ("k2", 70), ("k3", last)):
+        held = runs(held, kernel_id, "bob", size)
+    waiting = plan(held, [asks("ahead", "cy", 100), asks("more", "cy", 50, since=2.0)], 9.0).waiting
+    assert waiting[1].reason.sentence == (
+        "Needs 0.5 GPU; the team c holds 1 of its quota of 2 GPU, 1 is set aside for requests ahead, and "
+        f"{left} is free for it to take"
+    )
+
+
 def test_a_request_beyond_what_its_team_may_ever_hold_is_refused() -> None:
     text = TWO.replace("abe], nominalQuota: 1", "abe], nominalQuota: 1, borrowingLimit: 0.5")
     (refused,) = plan(a_node(text=text), [asks("x", "ann", 200)], 1.0).refusals
