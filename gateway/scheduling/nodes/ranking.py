@@ -28,8 +28,9 @@ Facts = tuple[object, ...]
 _GRAVITY = {BAD_REQUEST: 0, NO_ROOM: 1, DEVICE_LOST: 2}
 # Nodes in which a capacity may differ from the one whose ranking of nodes it uses.
 _MOST_CHANGED = 32
-# Kinds and placements that are kept from one plan to the next.
-_MOST_KEPT = 50_000
+# Kinds that are kept from one plan to the next, and placements: 1,000 nodes that all differ have one for each size.
+_MOST_KINDS = 5_000
+_MOST_PLACEMENTS = 50_000
 
 
 class Found(NamedTuple):
@@ -116,10 +117,15 @@ class Kinds:
         return self.numbers.setdefault(facts, len(self.numbers))
 
     def under(self, rule: tuple[object, ...]) -> Kinds:
-        """Return the kinds with the placements by this rule, without any that were found by another one."""
-        if len(self.numbers) > _MOST_KEPT or len(self.placements) > _MOST_KEPT:
+        """Return the kinds with the placements by this rule, without any that were found by another one.
+
+        It returns none where there are too many.
+        """
+        if len(self.numbers) > _MOST_KINDS:
             return Kinds(rule=rule)
-        return self if rule == self.rule else Kinds(self.numbers, rule=rule)
+        if rule == self.rule and len(self.placements) <= _MOST_PLACEMENTS:
+            return self
+        return Kinds(self.numbers, rule=rule)
 
 
 @dataclass

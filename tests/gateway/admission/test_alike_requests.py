@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 from jupyter_aliquot.gateway.scheduling.ledger import Device, Holding, KernelRef, LedgerSnapshot, Node
+from jupyter_aliquot.gateway.scheduling.nodes import ranking
 from jupyter_aliquot.gateway.scheduling.nodes.kept import Kept
+from jupyter_aliquot.gateway.scheduling.nodes.ranking import Found, Kinds
 from jupyter_aliquot.gateway.scheduling.planner import Pending, Plan, plan
 from jupyter_aliquot.gateway.scheduling.resize import held_of, quota_of
 from jupyter_aliquot.gateway.scheduling.serving.alike import AlikeRequests
 from jupyter_aliquot.gateway.sizes.wish import Wish
 from jupyter_aliquot.gateway.teams.reading import read_quotas
+from jupyter_aliquot.gpu_hook.placement.placement import NO_ROOM, Refusal
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request, WorkloadClass
 
 NOTHING = (GpuShare(0), Bytes(0))
@@ -102,7 +105,10 @@ def test_alike_requests_are_decided_as_each_of_them_alone(seed: int, monkeypatch
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_a_plan_is_that_of_a_gateway_which_planned_nothing_before(seed: int) -> None:
+def test_a_plan_is_that_of_a_gateway_which_planned_nothing_before(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if seed // len(FILES) % 2:
+        monkeypatch.setattr(ranking, "_MOST_KINDS", 10)
+        monkeypatch.setattr(ranking, "_MOST_PLACEMENTS", 10)
     cluster = Cluster(seed)
     for at in range(6):
         queue = cluster.queue(12)
@@ -112,6 +118,19 @@ def test_a_plan_is_that_of_a_gateway_which_planned_nothing_before(seed: int) -> 
         if cluster.ledger.holdings:
             cluster.ledger = cluster.ledger.without(cluster.random.choice(sorted(cluster.ledger.holdings)))
         cluster.start(f"new{at}")
+
+
+def test_a_plan_that_found_many_kinds_of_nodes_leaves_none_of_them_to_the_next() -> None:
+    kinds = Kinds()
+    for at in range(5_000):
+        kinds.number((at,))
+    assert len(kinds.under(()).numbers) == 5_000
+    kinds.number(("one more",))
+    assert not kinds.under(()).numbers
+    size, found = (Request(GpuShare(50)), "off", False, None), Found((), Refusal(NO_ROOM, ""))
+    many = Kinds(placements={(size, at): found for at in range(50_001)})
+    assert not many.under(()).placements
+    assert many.under(()).numbers is many.numbers, "nodes keep the numbers of their kinds"
 
 
 def test_a_team_is_told_what_its_kernels_hold_and_not_what_else_waits() -> None:
