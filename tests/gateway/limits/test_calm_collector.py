@@ -12,6 +12,7 @@ from jupyter_server.serverapp import ServerApp
 
 from jupyter_aliquot.gateway.serverapp import app as server
 from jupyter_aliquot.gateway.serverapp.gc_policy import (
+    GROWN_OBJECTS,
     LONGEST_SECONDS,
     WHOLE_SECONDS,
     CalmCollector,
@@ -20,7 +21,9 @@ from jupyter_aliquot.gateway.serverapp.gc_policy import (
 
 
 class Knot:
-    """An object that refers to itself: once dropped, only a collection frees it."""
+    """An object that refers to itself: once dropped, only a collection frees it. It is one object for every Python."""
+
+    __slots__ = ("__weakref__", "itself")
 
     def __init__(self) -> None:
         self.itself = self
@@ -123,6 +126,29 @@ def test_more_is_more_than_the_least_that_there_was(now: list[float], collector:
     now[0] += WHOLE_SECONDS
     collector.collect_if_due()
     assert is_there() is None
+
+
+def test_much_frozen_garbage_is_found_before_the_time_of_a_check(now: list[float], collector: CalmCollector) -> None:
+    fewer = [Knot() for _ in range(GROWN_OBJECTS // 2)]
+    is_there = weakref.ref(fewer[0])
+    fewer.clear()
+    collector.collect_if_due()
+    assert is_there() is not None, "so little waits for the time"
+    more = [Knot() for _ in range(GROWN_OBJECTS * 2 // 3)]
+    more.clear()
+    collector.collect_if_due()
+    assert is_there() is None
+    kept = [old_garbage() for _ in range(3)]
+    collector.collect_if_due()
+    assert all(one() is not None for one in kept), "the count begins anew"
+
+
+def test_new_garbage_that_is_found_at_once_calls_for_no_check(now: list[float], collector: CalmCollector) -> None:
+    is_there = old_garbage()
+    for _ in range(2 * GROWN_OBJECTS):
+        Knot()
+    collector.collect_if_due()
+    assert is_there() is not None
 
 
 async def test_the_server_asks_whether_a_look_is_due_and_gives_freed_memory_back(
