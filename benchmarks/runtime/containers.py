@@ -73,7 +73,8 @@ def measure(folder: Path, name: str, starts: int) -> list[Row]:
 @contextmanager
 def _agent(folder: Path, engine: Engine) -> Iterator[None]:
     arguments = ["--driver", "softgpu", "--cdi-dir", str(engine.cdi_dir)]
-    start_agent(folder / "run", arguments=arguments)
+    # On a busy machine a plain container may take longer than an idle agent stays.
+    start_agent(folder / "run", arguments=arguments, exit_when_idle_seconds=600)
     try:
         yield
     finally:

@@ -112,7 +112,8 @@ def _watched(runtime: Path, kernel_id: str, paces: set[str]) -> Iterator[None]:
         while not is_over.wait(0.1):
             status: dict[str, Any] = client.query("status", runtime_dir=runtime)
             one = next(kernel for kernel in status["kernels"] if kernel["kernel_id"] == kernel_id)
-            paces.add(str((one["devices"][0].get("compute") or {}).get("pace")))
+            if compute := one["devices"][0].get("compute"):  # none before its first look
+                paces.add(str(compute["pace"]))
 
     watcher = threading.Thread(target=watch)
     watcher.start()
