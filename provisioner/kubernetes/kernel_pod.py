@@ -26,12 +26,17 @@ CONNECTION_KEY = "connection.json"
 CONNECTION_FILE = f"/run/aliquot/kernel/{CONNECTION_KEY}"
 # The sidecar listens at the pod's own address alone.
 ADDRESS_VARIABLE = "ALIQUOT_POD_IP"
-# It keeps output there that no page has, up to a bound.
-OUTPUT_VARIABLE, BOUND_VARIABLE = "ALIQUOT_OUTPUT", "ALIQUOT_OUTPUT_BYTES"
+# It keeps output there that no page has, up to a bound, and for most of the pod's grace period.
+OUTPUT_VARIABLE, BOUND_VARIABLE, GRACE_VARIABLE = "ALIQUOT_OUTPUT", "ALIQUOT_OUTPUT_BYTES", "ALIQUOT_GRACE_SECONDS"
 _CONNECTION, _FILE, _KEYS, _TMP = "aliquot-connection", "aliquot-kernel", "aliquot-keys", "aliquot-tmp"
 _OUTPUT = "aliquot-output"
 _TAKEN = (_CONNECTION, _FILE, _KEYS, _TMP, _OUTPUT)
-_RELAY_RESOURCES = {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}
+# Several copies of the largest message that is kept.
+RELAY_MEMORY_BYTES = 384 << 20
+_RELAY_RESOURCES = {
+    "requests": {"cpu": "10m", "memory": "64Mi"},
+    "limits": {"memory": f"{RELAY_MEMORY_BYTES >> 20}Mi"},
+}
 _OF_THE_PLUGIN = ("ALIQUOT_KERNEL_DIR", "ALIQUOT_REAL_CUDA", "ALIQUOT_REAL_NVML")
 # CUDA's base images set it to "all", and NVIDIA's legacy runtime would obey.
 _NO_DEVICES = {"NVIDIA_VISIBLE_DEVICES": "void"}
@@ -103,6 +108,7 @@ def _relay(cluster: Cluster, plan: PodPlan) -> Manifest:
             {"name": ADDRESS_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
             {"name": OUTPUT_VARIABLE, "value": OUTPUT_PATH},
             {"name": BOUND_VARIABLE, "value": str(plan.output_bytes)},
+            {"name": GRACE_VARIABLE, "value": str(plan.grace_seconds)},
         ],
         "ports": [{"name": "relay", "containerPort": cluster.relay_port, "protocol": "TCP"}],
         "resources": {name: dict(amounts) for name, amounts in _RELAY_RESOURCES.items()},

@@ -43,7 +43,10 @@ def pod_record(launch: Launch, gateway: str, created: float) -> KernelRecord:
 
 
 def pod_plan(launch: Launch, plan: ContainerPlan, grant: Grant, settings: PodSettings) -> PodPlan:
-    """Return the plan of a kernel's pod. Raises LaunchError for folders of the gateway's machine."""
+    """Return the plan of a kernel's pod.
+
+    Raises LaunchError for folders of the gateway's machine, and for output without a bound.
+    """
     if plan.mounts:
         raise LaunchError(
             f"Requested a pod with the folder {plan.mounts[0].source}, but folders of the gateway's machine are on no "
@@ -77,9 +80,15 @@ def pod_plan(launch: Launch, plan: ContainerPlan, grant: Grant, settings: PodSet
 
 
 def _output_bytes(relay: RelayRecord | None) -> int:
-    """Return the bound of a kernel's output that waits, as its relay was told."""
+    """Return the bound of a kernel's output that waits, as its relay was told. Raises LaunchError for none."""
     told = None if relay is None else relay.facts.get("unsent_bytes")
-    return UnsentBytes(**told).kernel if isinstance(told, Mapping) else UNSENT_BYTES
+    bound = UnsentBytes(**told).kernel if isinstance(told, Mapping) else UNSENT_BYTES
+    if not bound:
+        raise LaunchError(
+            "Requested a pod whose output may wait without a bound (c.Limits.unsent_output_bytes = 0), but it waits on "
+            f"the disk of the pod's node. Set a bound, such as {UNSENT_BYTES}"
+        )
+    return bound
 
 
 def _expanded(volume: Volume, owner: str, scheme: str) -> Volume:

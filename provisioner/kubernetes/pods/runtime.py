@@ -165,6 +165,7 @@ class PodRuntime:
 
     async def _stop_tunnel(self, name: str) -> None:
         tunnel = self._tunnels.pop(name, None)
+        self._led.pop(name, None)
         if tunnel is not None:
             await tunnel.close()
 

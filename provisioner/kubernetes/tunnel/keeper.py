@@ -8,22 +8,26 @@ counts. The relay's end is `provisioner/relay/server/sidecar_link.py`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import zmq
 
 from jupyter_aliquot.provisioner.relay.server.kernel_sockets import KernelSockets
-from jupyter_aliquot.provisioner.relay.store.notices import notice_maker
+from jupyter_aliquot.provisioner.relay.store.notices import left_out, notice_maker
 from jupyter_aliquot.provisioner.relay.store.output_store import Bounds, Entry, Store
 from jupyter_aliquot.provisioner.relay.store.segments import Spill
 from jupyter_aliquot.provisioner.relay.store.spill_room import RoomBounds, SpillRoom
 from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS
+from jupyter_aliquot.provisioner.relay.wire.log import log
 from jupyter_aliquot.provisioner.relay.wire.messages import CONTENT, HEADER, Signer, find_delimiter, new_id
 from jupyter_aliquot.provisioner.relay.wire.protocol import (
+    LONGEST_MESSAGE,
     LONGEST_RECORD,
     VERSIONS,
     ProtocolError,
@@ -43,25 +47,62 @@ _MOST_UNSENT_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 16
 _SMALL = 1 << 16  # a smaller message is copied: its frames would hold larger buffers of ZMQ's
 _BATCH = 256
-_MOST_NOTES = 10_000
+_BATCH_BYTES = 1 << 20
+_MOST_NOTES, _MOST_NOTE_BYTES = 10_000, 4 << 20  # all are in the header of one record
 _LOOK_SECONDS = 0.005  # a look takes some microseconds
 _END_SECONDS = 0.25  # from the kernel's hanging up until it is taken for ended
+_CLOSE_SECONDS = 5.0  # for a gateway to confirm that a connection has ended
 _NO_BOUND = 1 << 62
+_OWN_TOPIC = b"stream"
 _REQUEST_CHANNELS = ("shell", "control", "stdin")
 # Not outputs that a notebook can do without.
 _NO_OUTPUT = (b'"status"', b'"comm_open"', b'"comm_close"')
 
 
 class _Link:
-    """A relay's connection. *todo*: what it is yet to get, in order."""
+    """A relay's connection. *todo*: what it is yet to get, in order. It calls *has_room* after a pause.
 
-    def __init__(self, writer: asyncio.StreamWriter, epoch: str, todo: deque[int]) -> None:
-        self.writer, self.epoch, self.todo = writer, epoch, todo
+    A record goes in pieces, with pauses: TLS copies what it is given several times.
+    """
+
+    def __init__(
+        self, writer: asyncio.StreamWriter, epoch: str, todo: deque[int], has_room: Callable[[], object]
+    ) -> None:
+        self.writer, self.epoch, self.todo, self._has_room = writer, epoch, todo, has_room
         self.told_end = False
-        self.draining: asyncio.Task[None] | None = None
+        self._out: deque[memoryview] = deque()
+        self._draining: asyncio.Task[None] | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether it was sent all that there is."""
+        return not (self.todo or self._out or self.writer.transport.get_write_buffer_size())
 
     def say(self, header: Mapping[str, Any], frames: Sequence[Any] = ()) -> None:
-        self.writer.writelines(encode(dict(header), frames))
+        """Send a record after those before it."""
+        self._out.extend(memoryview(piece) for piece in encode(dict(header), frames) if len(piece))
+        self.flush()
+
+    def flush(self) -> bool:
+        """Send what the connection takes now; tell whether that was all."""
+        while self._out and self._draining is None:
+            if self.writer.transport.get_write_buffer_size() >= _MOST_UNSENT_BYTES:
+                self._draining = asyncio.create_task(self._drain())
+                return False
+            first = self._out.popleft()
+            self.writer.write(first[:_PIECE_BYTES])
+            if len(first) > _PIECE_BYTES:
+                self._out.appendleft(first[_PIECE_BYTES:])
+        return not self._out
+
+    async def _drain(self) -> None:
+        try:
+            await self.writer.drain()
+        except OSError:
+            return  # the keeper sees the end, too
+        self._draining = None
+        if self.flush():
+            self._has_room()
 
 
 class Keeper:
@@ -75,10 +116,12 @@ class Keeper:
         spares = SpareNames(folder / "b", tuple(FRONT_PORTS.values()))
         self._sockets = KernelSockets(zmq.Context(), folder / "s", _IDENTITY, spares)
         spill = Spill(SpillRoom(output, "", "kernel", RoomBounds(most_bytes)))
+        self._signer = signer
         self._store = Store(Bounds(_MEMORY_BYTES, most_bytes or _NO_BOUND), spill, notice_maker(signer))
         self._run = new_id()
         self._link: _Link | None = None
         self._notes: dict[str, Mapping[str, Any]] = {}  # open requests, as their relays told
+        self._note_bytes: dict[str, int] = {}
         self._received: dict[str, int] = {}  # by relay: the last request that came
         # By channel: requests that the kernel has no room for, each with its relay and number.
         self._waiting: dict[str, deque[tuple[str, int, Sequence[Any]]]] = {one: deque() for one in _REQUEST_CHANNELS}
@@ -101,11 +144,16 @@ class Keeper:
         self._push()
 
     async def finish(self, seconds: float) -> None:
-        """Give the relay time to take what is left."""
+        """Give a relay so long to take what is left, and one to come if there is none."""
         until = time.monotonic() + seconds
-        while (link := self._link) is not None and time.monotonic() < until:
-            if not link.todo and not link.writer.transport.get_write_buffer_size():
+        while time.monotonic() < until:
+            link, is_ending = self._link, self._hung_up.is_set() and not self._is_over
+            if link is None and not len(self._store):
                 return
+            if link is not None and link.is_idle and not is_ending:
+                if await _ends(link.writer, until):
+                    return
+                self._link = None if self._link is link else self._link
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _watched(self) -> list[Any]:
@@ -123,6 +171,7 @@ class Keeper:
         if not self._is_over:
             self._run = new_id()
             self._notes.clear()
+            self._note_bytes.clear()
             if self._link is not None:
                 self._link.writer.close()  # the relay asks again, and hears of another run
 
@@ -144,9 +193,11 @@ class Keeper:
             return False
         fresh: list[Entry] = []
         for channel, socket in self._sockets.sockets.items():
+            taken = 0
             for _ in range(_BATCH):
-                if (frames := receive(socket)) is None:
+                if taken > _BATCH_BYTES or (frames := receive(socket)) is None:
                     break
+                taken += sum(map(len, frames))
                 self._took(channel, frames, fresh)
         self._pump()
         if self._sockets.read_monitor(time.monotonic()):
@@ -180,9 +231,20 @@ class Keeper:
             self._tell_ready()
             return
         size = sum(map(len, frames))
+        envelope = [frame.bytes for frame in frames[:at]]
+        if size > LONGEST_MESSAGE:
+            for into, made in left_out(self._signer, channel, message, size, LONGEST_MESSAGE):
+                is_note = into == "iopub"
+                self._keep(into, [_OWN_TOPIC] if is_note else envelope, made, is_note, fresh)
+            return
         kept = [frame.bytes for frame in message] if size <= _SMALL else [frame.buffer for frame in message]
-        envelope = " ".join(frame.bytes.hex() for frame in frames[:at])
-        entry = self._store.add(channel, envelope, kept, size, is_output)
+        self._keep(channel, envelope, kept, is_output, fresh)
+
+    def _keep(
+        self, channel: str, envelope: Sequence[bytes], kept: Sequence[Any], is_output: bool, fresh: list[Entry]
+    ) -> None:
+        size = sum(map(len, envelope)) + sum(map(len, kept))
+        entry = self._store.add(channel, " ".join(frame.hex() for frame in envelope), kept, size, is_output)
         fresh.append(entry)
         if self._link is not None:
             self._link.todo.append(entry.seq)
@@ -205,8 +267,11 @@ class Keeper:
             while piece := await reader.read(_PIECE_BYTES):
                 for record in _records(records, piece):
                     self._take(writer, record)
-        except (ProtocolError, KeyError, TypeError, ValueError, AttributeError):
-            pass  # it asks again, and says hello
+        except (ProtocolError, KeyError, TypeError, ValueError, AttributeError) as error:
+            log("relay_not_understood", reason=error)
+            link = self._link
+            if link is not None and link.writer is writer:
+                link.say({"op": "refused", "message": f"{error!r:.1000}"})  # it says hello again, after a while
         finally:
             if self._link is not None and self._link.writer is writer:
                 self._link = None
@@ -225,7 +290,7 @@ class Keeper:
                     self._store.remove(seq)
         elif record.op == "closed":
             for name in record.header["ids"]:
-                self._notes.pop(name, None)
+                self._forget_note(name)
         elif record.op == "heart" and self._sockets.sockets:
             self._sockets.send("hb", record.frames)
             self._turn_soon()
@@ -239,7 +304,8 @@ class Keeper:
         self._received[epoch] = received
         if self._link is not None and self._link.writer is not writer:
             self._link.writer.close()
-        link = self._link = _Link(writer, epoch, deque(entry.seq for entry in self._store if entry.seq > known))
+        todo = deque(entry.seq for entry in self._store if entry.seq > known)
+        link = self._link = _Link(writer, epoch, todo, self._push)
         waiting = [number for queue in self._waiting.values() for of, number, _ in queue if of == epoch]
         hello = {"op": "hello", "version": VERSIONS[-1], "run": self._run, "follows": len(self._received) > 1}
         link.say({**hello, "notes": list(self._notes.values()), "received": received, "waiting": waiting})
@@ -253,11 +319,18 @@ class Keeper:
             return
         self._received[link.epoch] = number
         if (note := record.header.get("note")) is not None:
-            self._notes[str(note["id"])] = note
-            if len(self._notes) > _MOST_NOTES:
-                del self._notes[next(iter(self._notes))]
+            self._note(str(note["id"]), note)
         self._waiting[channel].append((link.epoch, number, record.frames))
         self._turn_soon()
+
+    def _note(self, name: str, note: Mapping[str, Any]) -> None:
+        self._notes[name], self._note_bytes[name] = note, len(json.dumps(note))
+        while len(self._notes) > _MOST_NOTES or sum(self._note_bytes.values()) > _MOST_NOTE_BYTES:
+            self._forget_note(next(iter(self._notes)))
+
+    def _forget_note(self, name: str) -> None:
+        self._notes.pop(name, None)
+        self._note_bytes.pop(name, None)
 
     def _tell_ready(self) -> None:
         if self._link is not None:
@@ -266,15 +339,12 @@ class Keeper:
     def _push(self) -> None:
         """Send the relay what it takes now; the rest when it has taken that."""
         link = self._link
-        if link is None or link.draining is not None:
+        if link is None:
             return
-        while link.todo:
-            if link.writer.transport.get_write_buffer_size() >= _MOST_UNSENT_BYTES:
-                link.draining = asyncio.create_task(self._drain(link))
-                return
+        while link.todo and link.flush():
             if (entry := self._store.get(link.todo.popleft())) is not None:
                 self._send(link, entry)
-        if self._is_over and not link.told_end:
+        if self._is_over and not link.todo and not link.told_end:
             link.told_end = True
             link.say({"op": "ended"})
 
@@ -287,13 +357,15 @@ class Keeper:
         envelope = (entry.session or "").split()
         link.say({"op": "message", "seq": entry.seq, "channel": entry.channel, "envelope": envelope}, frames)
 
-    async def _drain(self, link: _Link) -> None:
-        try:
-            await link.writer.drain()
-        except OSError:
-            return  # serve sees the end, too
-        link.draining = None
-        self._push()
+
+async def _ends(writer: asyncio.StreamWriter, until: float) -> bool:
+    """End a connection; tell whether its other end confirmed that, and so got all that was sent."""
+    writer.close()
+    with contextlib.suppress(OSError, asyncio.TimeoutError):
+        await asyncio.wait_for(writer.wait_closed(), min(_CLOSE_SECONDS, max(0.0, until - time.monotonic())))
+        return True
+    writer.transport.abort()
+    return False
 
 
 def _records(reader: RecordReader, piece: bytes) -> Sequence[Record]:

@@ -21,7 +21,7 @@ from .keeper import Keeper
 from .stream import CHANNELS, KEPT, LIFE, LIFE_BEFORE, LONGEST_LINE, OK, pipe
 
 _GREETING_SECONDS = 10.0
-_LAST_SECONDS = 1.5  # for what the gateway has not taken at the pod's end; a part of its grace period
+_LAST_PART = 0.8  # of the pod's grace period: for what no gateway has taken at its end
 
 
 class Sidecar:
@@ -50,6 +50,8 @@ class Sidecar:
                 theirs = await asyncio.open_unix_connection(os.fspath(self._folder / f"s-{channel}"))
                 writer.write(OK)
                 await pipe((reader, writer), theirs)
+        except asyncio.CancelledError:
+            return  # the sidecar's end; before 3.12 asyncio logs a cancelled connection as an error
         except (OSError, asyncio.TimeoutError, ValueError):
             pass  # the gateway sees that the connection is over, and asks again
         finally:
@@ -62,7 +64,9 @@ class Sidecar:
         return channel.decode("ascii") if hmac.compare_digest(token, self._token) else ""
 
 
-async def run(folder: Path, keys: Path, listening: socket.socket, output: Path, most_bytes: int) -> None:
+async def run(
+    folder: Path, keys: Path, listening: socket.socket, output: Path, most_bytes: int, grace_seconds: float
+) -> None:
     """Serve until SIGTERM. Raises OSError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -83,5 +87,5 @@ async def run(folder: Path, keys: Path, listening: socket.socket, output: Path, 
     if keeping.done():
         keeping.result()  # raises what it failed with: the sidecar is started again
     await ending
-    await keeper.finish(_LAST_SECONDS)
+    await keeper.finish(_LAST_PART * grace_seconds)
     server.close()

@@ -17,11 +17,12 @@ from pathlib import Path
 # As the pod's manifest names it (kernel_pod.py, which this small program does not import). Without
 # it the sidecar listens at all addresses.
 _ADDRESS_VARIABLE = "ALIQUOT_POD_IP"
-# The folder for output that no relay is done with, and the bound of it. Not options: an older sidecar ends
-# at an option that it does not know, and the gateway could not tell why.
-_OUTPUT_VARIABLE, _BOUND_VARIABLE = "ALIQUOT_OUTPUT", "ALIQUOT_OUTPUT_BYTES"
+# The folder for output that no relay is done with, the bound of it, and the pod's grace period. Not options:
+# an older sidecar ends at an option that it does not know, and the gateway could not tell why.
+_OUTPUT_VARIABLE, _BOUND_VARIABLE, _GRACE_VARIABLE = "ALIQUOT_OUTPUT", "ALIQUOT_OUTPUT_BYTES", "ALIQUOT_GRACE_SECONDS"
 _WAITING_CONNECTIONS = 100
 _USUAL_BYTES = 1 << 30
+_USUAL_GRACE_SECONDS = 30.0  # Kubernetes' own
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -55,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         output = Path(os.environ.get(_OUTPUT_VARIABLE) or "/tmp")
         most_bytes = int(os.environ.get(_BOUND_VARIABLE) or _USUAL_BYTES)
-        asyncio.run(run(options.connection, options.keys, listening, output, most_bytes))
+        grace = float(os.environ.get(_GRACE_VARIABLE) or _USUAL_GRACE_SECONDS)
+        asyncio.run(run(options.connection, options.keys, listening, output, most_bytes, grace))
     except (OSError, ValueError) as error:
         print(f"aliquot sidecar: {error}", file=sys.stderr)
         return 1

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from jupyter_aliquot.provisioner.relay.store.delivery import Delivery
+from jupyter_aliquot.provisioner.relay.store.notices import left_out
 from jupyter_aliquot.provisioner.relay.store.output_store import Entry, Store
 from jupyter_aliquot.provisioner.relay.wire.error_replies import CommWords, answers, content_of, parent_of, unread_words
 from jupyter_aliquot.provisioner.relay.wire.log import log
@@ -47,6 +48,7 @@ _REQUEST_CHANNELS = ("shell", "control", "stdin")
 _YOUNG_SECONDS = 10.0
 _SMALL = 1 << 16  # a smaller message is copied: its frames would hold larger buffers of ZMQ's
 _OWN_TOPIC = b"stream"
+_MOST_NOTE_BYTES = 1 << 16  # a later relay takes over no request with a larger header
 _UNREAD = "KernelNotResponding"
 # Outputs that a notebook can do without, if too much waits; a page would miss a comm that was not
 # opened.
@@ -367,10 +369,12 @@ class Forwarder:
 
     def publish(self, message: Sequence[bytes]) -> None:
         """Publish a message of the relay's own on iopub: kept and numbered like the kernel's."""
+        origins, self._origins = self._origins, ()  # those are of the kernel's message that is being taken
         if self._topics:
             send(self._clients.sockets["iopub"], [_OWN_TOPIC, *message])
         if self.is_kept:
             self._store_message("iopub", None, message, sum(map(len, message)), is_output=True)
+        self._origins = origins
 
     def _keep(self, channel: str, session: str | None, message: Sequence[Any], is_output: bool) -> None:
         if not self.is_kept:
@@ -384,25 +388,15 @@ class Forwarder:
 
     def _leave_out(self, channel: str, session: str | None, message: Sequence[Any], size: int) -> None:
         """Tell a cell of a message that is too large for its gateway, and answer in the place of a reply."""
-        words = (
-            f"The kernel sent a message of {size / 1e6:.0f} MB, which is not passed on: at most "
-            f"{self.longest_message / 1e6:.0f} MB are. Write large data into a file"
-        )
-        log("message_left_out", channel=channel, bytes=size)
-        parent = bytes(message[PARENT]) if len(message) > PARENT else b"{}"
-        note = self._signer.message("stream", {"name": "stderr", "text": f"\n[Aliquot: {words}.]\n"}, parent)
-        self._store_message("iopub", None, note, sum(map(len, note)), is_output=True)
-        if channel != "iopub":
-            kind = read_object(message[HEADER]).get("msg_type", "")
-            content = {"status": "error", "ename": "MessageTooLarge", "evalue": words, "traceback": [words]}
-            reply = self._signer.message(str(kind), content, parent)
-            self._store_message(channel, session, reply, sum(map(len, reply)), is_output=False)
+        for into, made in left_out(self._signer, channel, message, size, self.longest_message):
+            is_note = into == "iopub"
+            self._store_message(into, None if is_note else session, made, sum(map(len, made)), is_output=is_note)
 
     def _store_message(
         self, channel: str, session: str | None, kept: Sequence[Any], size: int, is_output: bool
     ) -> None:
         entry = self._store.add(channel, session, kept, size, is_output)
-        entry.origins, self._origins = self._origins, ()
+        entry.origins, self._origins = list(self._origins), ()
         self._delivery.added(entry)
         self._fresh.append(entry)
         self._fresh_bytes += size
@@ -441,7 +435,7 @@ class Forwarder:
         if at < 1 or len(message) <= CONTENT:
             return None
         request = read_request(read_object(message[HEADER]), channel)
-        if request is None or not self.tracker.is_open(request.msg_id):
+        if request is None or len(message[HEADER]) > _MOST_NOTE_BYTES or not self.tracker.is_open(request.msg_id):
             return None
         identity, header = bytes(frames[0]), bytes(message[HEADER]).decode(errors="replace")
         session = self._session_of(identity) if identity.startswith(self._prefix) else ""

@@ -17,6 +17,7 @@ sidecar's end is `provisioner/kubernetes/tunnel/keeper.py`. Records are those of
     message {seq, channel, envelope} + message  envelope: the frames before the delimiter, in hex
     got {n}                                     the kernel took this request
     ended                                       the kernel, after all that it sent
+    refused {message}                           the sidecar does not understand a record
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import zmq
 
+from jupyter_aliquot.gpu_hook.base.pacing import Backoff
 from jupyter_aliquot.provisioner.relay.wire.log import log
 from jupyter_aliquot.provisioner.relay.wire.peer import Peer
 from jupyter_aliquot.provisioner.relay.wire.protocol import VERSIONS, ProtocolError, Record
@@ -42,6 +45,8 @@ from .poll_loop import READ, WRITE, Watcher
 _MOST_UNTAKEN = 4
 # The numbers of one run's messages are below this; those of the next run begin there.
 _RUN_NUMBERS = 1 << 48
+_MOST_RANGES = 10_000  # of one record, whose header is bounded
+_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 1.0, 10.0
 
 
 class Taker(Protocol):
@@ -83,6 +88,8 @@ class SidecarLink:
         self._epoch = epoch
         self.taker: Taker
         self._peer: Peer | None = None
+        self._waits, self._next_try = Backoff(_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS), 0.0
+        self._tried: tuple[int, int] | None = None  # the tunnel's socket that the last connection was to
         self._is_greeted = self._is_joined = False
         self._early: list[Record] = []  # what came before the relay had joined
         self._run = self._left_run = ""
@@ -105,7 +112,7 @@ class SidecarLink:
         """Tell whether the sidecar answers, of a run that this relay has not left; connect to it."""
         if self._run and os.path.lexists(self._mark):
             self.is_over = True
-        elif self._peer is None:
+        elif self._peer is None and (time.monotonic() >= self._next_try or _which(self._path) != self._tried):
             self._connect()
         return self._is_greeted and not self.is_over
 
@@ -116,7 +123,7 @@ class SidecarLink:
         except OSError:
             connection.close()
             return
-        self._peer = Peer(connection)
+        self._peer, self._tried = Peer(connection), _which(self._path)
         self._peer.takes_links()
         hello = {"op": "hello", "versions": list(VERSIONS), "role": "link", "epoch": self._epoch}
         self._say({**hello, "run": self._run, "last": self._last})
@@ -159,6 +166,11 @@ class SidecarLink:
         self.is_ready = False  # requests wait, and stay for another run if this one has ended
         self._early.clear()
 
+    def _cut_for_a_while(self) -> None:
+        """End a connection that came to nothing; another to this socket of the tunnel's waits."""
+        self._next_try = time.monotonic() + self._waits.next_seconds()
+        self._cut()
+
     def _say(self, header: Mapping[str, Any], frames: Sequence[Any] = ()) -> None:
         peer = self._peer
         if peer is None:
@@ -180,7 +192,7 @@ class SidecarLink:
                     return
         except (ProtocolError, KeyError, TypeError, ValueError) as error:
             log("sidecar_not_understood", reason=error)
-            self._cut()
+            self._cut_for_a_while()
             return
         if peer.is_ended:
             self._cut()
@@ -195,6 +207,8 @@ class SidecarLink:
     def _take(self, record: Record) -> None:
         if record.op == "hello":
             self._greeted(record.header)
+        elif record.op == "refused":
+            raise ProtocolError(f"it refused a record: {record.header.get('message')!s:.1000}")
         elif not self._is_joined:
             self._early.append(record)
         elif record.op == "message":
@@ -211,7 +225,7 @@ class SidecarLink:
     def _greeted(self, told: Mapping[str, Any]) -> None:
         run = str(told["run"])
         if run == self._left_run:
-            self._cut()  # its pod is about to end
+            self._cut_for_a_while()  # its pod is about to end
             return
         if self._run and run != self._run:
             self.is_over = True  # the run before, without a word
@@ -219,6 +233,7 @@ class SidecarLink:
         self.resumes, self._run, self._is_greeted = bool(self._run), run, True
         if not self.resumes:
             self.taker.follow(told["notes"], is_later=bool(told["follows"]))
+            self._noted.update(str(one["id"]) for one in told["notes"])  # this relay tells when they end
         received, waiting = int(told["received"]), set(told["waiting"])
         for number in [one for one in self._untaken if one <= received]:
             if number in waiting:
@@ -231,6 +246,7 @@ class SidecarLink:
         if number <= self._last:
             return
         self._last = number
+        self._waits.reset()
         envelope = [bytes.fromhex(frame) for frame in record.header["envelope"]]
         frames = [*_frames(envelope), *_frames(record.frames)]
         self.taker.take(str(record.header["channel"]), frames, self._base + number)
@@ -274,7 +290,8 @@ class SidecarLink:
             return
         if self._done:
             done, self._done = joined(sorted(self._done)), []
-            self._say({"op": "done", "seqs": done})
+            for at in range(0, len(done), _MOST_RANGES):
+                self._say({"op": "done", "seqs": done[at : at + _MOST_RANGES]})
         if self._noted and (closed := self._noted - self.taker.open_of(tuple(self._noted))):
             self._noted -= closed
             self._say({"op": "closed", "ids": sorted(closed)})
@@ -298,6 +315,15 @@ class SidecarLink:
 
     def make_spares(self) -> None:
         """Do nothing: the tunnel makes the names of its sockets again."""
+
+
+def _which(path: Path) -> tuple[int, int] | None:
+    """Return what tells a socket from another at the same path; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_ctime_ns
 
 
 def _frames(frames: Sequence[Any]) -> list[Any]:

@@ -85,7 +85,7 @@ class Entry:
         self.place: Place | None = None
         self.notice: Notice | None = None
         self.flights = 0
-        self.origins: tuple[Range, ...] = ()
+        self.origins: list[Range] = []
         self.acknowledged: set[int] | None = None
 
 
@@ -288,9 +288,9 @@ class Store:
 
     def _forget_origins(self, entry: Entry) -> None:
         if entry.origins:
-            self.forgotten(entry.origins)
+            self.forgotten(joined(entry.origins))
 
-    def _tell(self, seq: int, parent: bytes, size: int, origins: tuple[Range, ...]) -> None:
+    def _tell(self, seq: int, parent: bytes, size: int, origins: Sequence[Range]) -> None:
         """Count a dropped output in its request's notice, which takes the place of the first."""
         parent_id = _parent_id(parent)
         noticed = self._entries.get(self._notices.get(parent_id, 0))
@@ -304,8 +304,8 @@ class Store:
         assert noticed.notice is not None
         noticed.notice.messages += 1
         noticed.notice.bytes += size
-        if origins:
-            noticed.origins = joined([*noticed.origins, *origins])
+        for one in origins:
+            _add_range(noticed.origins, one)
 
     def _forget_notice(self, entry: Entry) -> None:
         if entry.notice is not None:
@@ -326,6 +326,14 @@ class Store:
         elif entry.frames is not None:
             self._memory -= entry.size
             entry.frames = None
+
+
+def _add_range(ranges: list[Range], one: Range) -> None:
+    """Extend the last range by one that follows it, or append."""
+    if ranges and ranges[-1][1] + 1 == one[0]:
+        ranges[-1] = ranges[-1][0], one[1]
+    else:
+        ranges.append(one)
 
 
 def _parent_id(parent: bytes) -> str:

@@ -206,9 +206,9 @@ def test_the_end_of_a_tunnel_with_open_connections_is_no_error(a_pod: Pod, caplo
         tunnel = a_pod.tunnel()
         tunnel.start()
         await until(a_pod.has_sockets)
-        reader, writer = await asyncio.open_unix_connection(a_pod.here / "s-1")
+        reader, writer = await asyncio.open_unix_connection(a_pod.here / "s-5")
         writer.write(b"hello")
-        assert await asyncio.wait_for(reader.readexactly(6), PATIENCE_SECONDS) == b"1hello"
+        assert await asyncio.wait_for(reader.readexactly(6), PATIENCE_SECONDS) == b"5hello"
         await tunnel.close()
         assert await asyncio.wait_for(reader.read(), PATIENCE_SECONDS) == b""
         writer.close()

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -23,9 +24,11 @@ import pytest
 from ports import free_port
 from relay_house import SECONDS, Gateway, House, kill_and_wait, lives, until
 
+from jupyter_aliquot.provisioner.kubernetes.kernel_pod import RELAY_MEMORY_BYTES
 from jupyter_aliquot.provisioner.kubernetes.tunnel.gateway import KernelTunnel
 from jupyter_aliquot.provisioner.kubernetes.tunnel.keys import make_keys
 from jupyter_aliquot.provisioner.kubernetes.tunnel.stream import CHANNELS
+from jupyter_aliquot.provisioner.relay.client import control as client
 from jupyter_aliquot.provisioner.relay.client.control import RelayRecord, RelaySettings, read_relay_record
 
 KEYS = make_keys("a-key")
@@ -60,13 +63,19 @@ class Pod:
         self.port = free_port()
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def start_sidecar(self, most_bytes: int = 1 << 30) -> None:
+    def start_sidecar(self, most_bytes: int = 1 << 30, grace_seconds: float = 30) -> None:
         words = ["-m", "jupyter_aliquot.provisioner.kubernetes.tunnel.sidecar", "--connection", str(self.connection)]
         words += ["--keys", str(self.keys), "--port", str(self.port)]
         told = {"ALIQUOT_POD_IP": "127.0.0.1", "ALIQUOT_OUTPUT": str(self.folder / "o")}
-        env = {**os.environ, **told, "ALIQUOT_OUTPUT_BYTES": str(most_bytes)}
+        told |= {"ALIQUOT_OUTPUT_BYTES": str(most_bytes), "ALIQUOT_GRACE_SECONDS": str(grace_seconds)}
+        env = {**os.environ, **told}
         self.sidecar = subprocess.Popen([sys.executable, *words], env=env)
         self.processes.append(self.sidecar)
+
+    def peak_bytes(self) -> int:
+        """Return the most memory that the sidecar had."""
+        status = Path(f"/proc/{self.sidecar.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) << 10
 
     def start_kernel(self) -> None:
         words = [sys.executable, "-m", "ipykernel_launcher", "-f", str(self.keys / "connection.json")]
@@ -118,6 +127,11 @@ class Machine:
         self.page.link.close()
         return prefix
 
+    async def open_requests(self) -> int:
+        """Return how many requests the relay takes for open."""
+        told = await client._ask(self.record.link_socket, {"op": "status"}, "the relay")
+        return int(told.header["activity"]["open"])
+
     def close(self) -> None:
         self.house.end()
         shutil.rmtree(self.house.runtime.path, ignore_errors=True)
@@ -160,6 +174,27 @@ async def has_printed(page: Gateway, cell: str, line: int) -> None:
     await until(lambda: f"line {line}\n" in page.outputs(cell))
 
 
+def names(messages: list[dict[str, Any]]) -> list[str]:
+    return [message["header"]["msg_id"] for message in messages]
+
+
+async def acknowledged(page: Gateway) -> set[str]:
+    """Return messages that the sidecar need not keep: it heard so before the second of these requests."""
+    known = set(names(page.messages))
+    for _ in range(2):
+        await page.done(page.request("kernel_info_request", {}, "control"))
+    return known
+
+
+def follow(before: Gateway, page: Gateway, done: set[str]) -> None:
+    """Give a later page what the one before had. None of what that had acknowledged comes again."""
+    later = names(page.messages)
+    assert len(set(later)) == len(later)
+    assert not done & set(later), "it was acknowledged, and came twice"
+    known = set(names(before.messages))
+    page.messages = [*before.messages, *(m for m in page.messages if m["header"]["msg_id"] not in known)]
+
+
 def test_a_lost_machine_loses_no_line_and_no_reply(a_pod: Pod, machines: Callable[[], Machine]) -> None:
     async def scene() -> None:
         a_pod.start_sidecar()
@@ -167,17 +202,13 @@ def test_a_lost_machine_loses_no_line_and_no_reply(a_pod: Pod, machines: Callabl
         first = await machines().serve()
         cell = first.page.execute(a_pod.cell())
         await has_printed(first.page, cell, 3)
-        before = first.page
-        prefix = await first.lose()
-        second = await machines().serve(prefix)
-        seen = len({message["header"]["msg_id"] for message in before.messages})
-        assert seen == len(before.messages)
+        done = await acknowledged(first.page)
+        second = await machines().serve(await first.lose())
         await until(lambda: second.page.messages)
         a_pod.go()
         await second.page.done(cell)
-        known = {message["header"]["msg_id"] for message in before.messages}
-        later = [message for message in second.page.messages if message["header"]["msg_id"] not in known]
-        second.page.messages = [*before.messages, *later]
+        assert len(set(names(first.page.messages))) == len(first.page.messages)
+        follow(first.page, second.page, done)
         assert whole(second.page.outputs(cell)), second.page.outputs(cell)
         await second.tunnel.close()
 
@@ -234,14 +265,13 @@ def test_a_relay_that_is_killed_loses_nothing(a_pod: Pod, machines: Callable[[],
         machine = await machines().serve()
         cell = machine.page.execute(a_pod.cell())
         await has_printed(machine.page, cell, 3)
-        before = machine.page
+        done = await acknowledged(machine.page)
         kill_and_wait(machine.record.pid)
         await until(lambda: lives(read_relay_record(machine.record.folder)))
         page = await Gateway(read_relay_record(machine.record.folder)).connect()
         a_pod.go()
         await page.done(cell)
-        known = {message["header"]["msg_id"] for message in before.messages}
-        page.messages = [*before.messages, *(m for m in page.messages if m["header"]["msg_id"] not in known)]
+        follow(machine.page, page, done)
         assert whole(page.outputs(cell)), page.outputs(cell)
         await machine.tunnel.close()
 
@@ -255,12 +285,13 @@ def test_more_than_the_bound_is_told(a_pod: Pod, machines: Callable[[], Machine]
         first = await machines().serve()
         cell = first.page.execute(
             f"import os, time\nwhile not os.path.exists({str(a_pod.folder / 'go')!r}): time.sleep(0.01)\n"
-            "for n in range(10): print('x' * 30_000, flush=True)"
+            "for n in range(10): print('x' * 30_000, flush=True)\n"
+            f"open({str(a_pod.folder / 'printed')!r}, 'x').close()"
         )
         await first.page.until(lambda event: getattr(event, "work", 0) == 1)
         prefix = await first.lose()
         a_pod.go()
-        (a_pod.folder / "mark").write_text("")
+        await until((a_pod.folder / "printed").exists)
         second = await machines().serve(prefix)
         await second.page.done(cell)
         text = second.page.outputs(cell)
@@ -315,6 +346,112 @@ def test_a_sidecar_that_was_killed_is_joined_again(a_pod: Pod, machines: Callabl
         await machine.page.until(lambda event: getattr(event, "state", "") == "ended")
         await machine.page.done(cell)
         assert machine.page.outputs(cell) == "42\n"
+        await machine.tunnel.close()
+
+    run(scene)
+
+
+def test_an_idle_kernel_is_idle_after_two_machines_were_lost(a_pod: Pod, machines: Callable[[], Machine]) -> None:
+    async def scene() -> None:
+        a_pod.start_sidecar()
+        a_pod.start_kernel()
+        first = await machines().serve()
+        cell = first.page.execute(a_pod.cell())
+        await has_printed(first.page, cell, 0)
+        second = await machines().serve(await first.lose())
+        await second.page.until(lambda event: getattr(event, "work", 0) == 1)
+        a_pod.go()
+        await second.page.done(cell)
+        await acknowledged(second.page)
+        third = await machines().serve(await second.lose())
+        await third.page.done(third.page.request("kernel_info_request", {}, "control"))
+        assert await third.open_requests() == 0
+        await third.tunnel.close()
+
+    run(scene)
+
+
+def test_a_relay_asks_seldom_for_a_kernel_that_ended(a_pod: Pod, machines: Callable[[], Machine]) -> None:
+    async def scene() -> None:
+        a_pod.start_sidecar()
+        a_pod.start_kernel()
+        machine = await machines().serve()
+        await machine.page.done(machine.page.execute("1"))
+        opened: list[str] = []
+        opens = machine.tunnel._opened
+
+        async def count(channel: str) -> Any:
+            opened.append(channel)
+            return await opens(channel)
+
+        machine.tunnel._opened = count  # type: ignore[method-assign]
+        a_pod.kernel.kill()
+        await machine.page.until(lambda event: getattr(event, "state", "") == "ended")
+        await until(lambda: opened)  # it asked again, and heard that it is the same run
+        began, before = time.monotonic(), len(opened)
+        await until(lambda: len(opened) >= before + 2)
+        assert time.monotonic() - began >= 1.0, "at most one after the tunnel made its socket anew, and then a wait"
+        await machine.tunnel.close()
+
+    run(scene)
+
+
+def test_a_request_with_a_large_header_is_not_noted_and_does_not_end_the_kernel(
+    a_pod: Pod, machines: Callable[[], Machine]
+) -> None:
+    async def scene() -> None:
+        a_pod.start_sidecar()
+        a_pod.start_kernel()
+        machine = await machines().serve()
+        message = machine.page.session.msg("execute_request", {"code": "print('large')", "silent": False})
+        message["header"]["username"] = "x" * (9 << 20)
+        machine.page.link.send("shell", machine.page.name, machine.page.session.serialize(message))
+        await machine.page.done(message["header"]["msg_id"])
+        assert machine.page.outputs(message["header"]["msg_id"]) == "large\n"
+        await machine.tunnel.close()
+
+    run(scene)
+
+
+def test_output_of_a_kernel_that_ends_without_a_gateway_waits_for_one(
+    a_pod: Pod, machines: Callable[[], Machine]
+) -> None:
+    async def scene() -> None:
+        a_pod.start_sidecar(grace_seconds=2 * SECONDS)
+        a_pod.start_kernel()
+        first = await machines().serve()
+        cell = first.page.execute(a_pod.cell() + "import sys; sys.stdout.flush(); time.sleep(0.3); os._exit(0)")
+        await has_printed(first.page, cell, 3)
+        prefix = await first.lose()
+        a_pod.go()
+        assert await asyncio.to_thread(a_pod.kernel.wait, SECONDS) == 0
+        a_pod.sidecar.send_signal(signal.SIGTERM)  # as the kubelet does
+        second = await machines().serve(prefix)
+        await until(lambda: "lines: " in second.page.outputs(cell))
+        follow(first.page, second.page, set())
+        assert whole(second.page.outputs(cell)), second.page.outputs(cell)
+        assert await asyncio.to_thread(a_pod.sidecar.wait, SECONDS) == 0
+        await second.tunnel.close()
+
+    run(scene)
+
+
+def test_a_message_that_is_too_large_is_told_to_its_cell(a_pod: Pod, machines: Callable[[], Machine]) -> None:
+    async def scene() -> None:
+        a_pod.start_sidecar()
+        a_pod.start_kernel()
+        machine = await machines().serve()
+        shown = "from IPython.display import display; display({'text/plain': 'x' * SIZE}, raw=True)"
+        cell = machine.page.execute(shown.replace("SIZE", "(65 << 20)"))
+        await machine.page.done(cell)
+        assert "a message of 68 MB, which is not passed on: at most 67 MB are" in machine.page.outputs(cell)
+        cell = machine.page.execute(shown.replace("SIZE", "(60 << 20)"))
+        await machine.page.done(cell)
+        (large,) = [m for m in machine.page.messages if m["msg_type"] == "display_data"]
+        assert len(large["content"]["data"]["text/plain"]) == 60 << 20
+        peak = a_pod.peak_bytes()
+        print(f"peak memory of the sidecar: {peak >> 20} MiB")
+        assert peak < 0.8 * RELAY_MEMORY_BYTES, f"{peak >> 20} MiB"
         await machine.tunnel.close()
 
     run(scene)

@@ -389,3 +389,28 @@ class DeliveryMachine(RuleBasedStateMachine):
 
 TestDelivery = DeliveryMachine.TestCase
 TestDelivery.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_a_notice_names_few_ranges_and_is_extended_in_place(tmp_path: Path) -> None:
+    store = a_store(tmp_path, total=1000)
+    told: list[tuple[int, int]] = []
+    store.forgotten = told.extend
+    for number in range(1, 2001):
+        entry = store.add("iopub", None, message("ab"[number % 2], b"x"), 500, True)
+        entry.origins = [(number, number)]
+        store.settle(entry)
+    noticed = [entry.origins for entry in store if entry.notice is not None]
+    assert sum(map(len, noticed)) == 2000 - 2, "two requests in turns: no range goes on"
+    for entry in list(store):
+        store.remove(entry.seq)
+    assert sorted(told) == [(number, number) for number in range(1, 2001)]
+
+
+def test_the_drops_of_one_request_are_one_range(tmp_path: Path) -> None:
+    store = a_store(tmp_path, total=1000)
+    for number in range(1, 2001):
+        entry = store.add("iopub", None, message("a", b"x"), 500, True)
+        entry.origins = [(number, number)]
+        store.settle(entry)
+    (noticed,) = [entry for entry in store if entry.notice is not None]
+    assert noticed.origins == [(1, 1998)]
