@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_aliquot.provisioner.relay.server import backlog as unread
-from jupyter_aliquot.provisioner.relay.server.backlog import CHANNELS, Backlog
+from jupyter_aliquot.provisioner.relay.server.backlog import Backlog
 from jupyter_aliquot.provisioner.relay.wire.messages import Request
 
 MOST = 4 << 20
@@ -18,9 +17,8 @@ SMALL = [b"interrupt"]
 
 
 @pytest.fixture
-def unread_of_a_deaf_kernel(monkeypatch: pytest.MonkeyPatch) -> Backlog:
-    monkeypatch.setattr(unread, "send_now", lambda socket, frames: False)
-    back: Any = SimpleNamespace(sockets=dict.fromkeys(CHANNELS))
+def unread_of_a_deaf_kernel() -> Backlog:
+    back: Any = SimpleNamespace(send=lambda channel, frames: False)
     return Backlog(back, MOST, lambda channel, is_full: None)
 
 
