@@ -25,7 +25,7 @@ from jupyter_aliquot.provisioner.relay.store.delivery import Delivery
 from jupyter_aliquot.provisioner.relay.store.output_store import Bounds, Store
 from jupyter_aliquot.provisioner.relay.store.segments import Spill
 from jupyter_aliquot.provisioner.relay.store.spill_room import RoomBounds, SpillRoom
-from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS, Ended, forget_ended, write_ended
+from jupyter_aliquot.provisioner.relay.wire.files import Ended, forget_ended, write_ended
 from jupyter_aliquot.provisioner.relay.wire.messages import (
     CONTENT,
     HEADER,
@@ -37,6 +37,7 @@ from jupyter_aliquot.provisioner.relay.wire.messages import (
     read_request,
 )
 from jupyter_aliquot.provisioner.relay.wire.peer import Peer, Record, Refusal, listen
+from jupyter_aliquot.provisioner.relay.wire.ports import FRONT_PORTS
 from jupyter_aliquot.provisioner.relay.wire.protocol import VERSIONS
 from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 from load.standin_loop import FlushingLoop, TimedLoop

@@ -18,7 +18,8 @@ from jupyter_aliquot.gateway.state.persistence import recorded_facts
 from jupyter_aliquot.gateway.state.records import KernelRecord
 from jupyter_aliquot.gpu_hook.base.process_account import account_of
 from jupyter_aliquot.provisioner.errors import AccountError
-from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS, RelayRecord
+from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
+from jupyter_aliquot.provisioner.relay.wire.ports import FRONT_PORTS
 
 # The parts of a connection file that name no place. Another key leads to no other kernel.
 # The gateway must be able to use them: it could not take the kernel over, to limit it and to cull it.

@@ -23,9 +23,9 @@ from jupyter_aliquot.provisioner.relay.store.notices import left_out, notice_mak
 from jupyter_aliquot.provisioner.relay.store.output_store import Bounds, Entry, Store
 from jupyter_aliquot.provisioner.relay.store.segments import Spill
 from jupyter_aliquot.provisioner.relay.store.spill_room import RoomBounds, SpillRoom
-from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS
 from jupyter_aliquot.provisioner.relay.wire.log import log
 from jupyter_aliquot.provisioner.relay.wire.messages import CONTENT, HEADER, Signer, find_delimiter, new_id
+from jupyter_aliquot.provisioner.relay.wire.ports import FRONT_PORTS
 from jupyter_aliquot.provisioner.relay.wire.protocol import (
     LONGEST_MESSAGE,
     LONGEST_RECORD,

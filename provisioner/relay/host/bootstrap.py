@@ -36,9 +36,10 @@ from jupyter_aliquot.provisioner.relay.store.notices import notice_maker
 from jupyter_aliquot.provisioner.relay.store.output_store import Bounds, Store
 from jupyter_aliquot.provisioner.relay.store.segments import Spill
 from jupyter_aliquot.provisioner.relay.store.spill_room import RoomBounds, SpillRoom
-from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS, RelayRequest, is_for_gateway, socket_mode
+from jupyter_aliquot.provisioner.relay.wire.files import RelayRequest, is_for_gateway, socket_mode
 from jupyter_aliquot.provisioner.relay.wire.messages import Signer, new_id
 from jupyter_aliquot.provisioner.relay.wire.peer import listen
+from jupyter_aliquot.provisioner.relay.wire.ports import FRONT_PORTS
 from jupyter_aliquot.provisioner.relay.wire.protocol import LONGEST_MESSAGE
 from jupyter_aliquot.provisioner.relay.wire.spare_names import SpareNames
 

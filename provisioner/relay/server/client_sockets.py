@@ -11,7 +11,8 @@ from typing import Any
 
 import zmq
 
-from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS, socket_mode
+from jupyter_aliquot.provisioner.relay.wire.files import socket_mode
+from jupyter_aliquot.provisioner.relay.wire.ports import FRONT_PORTS
 from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
 
 CHANNELS = ("shell", "control", "stdin", "hb", "iopub")

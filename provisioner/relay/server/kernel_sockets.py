@@ -20,7 +20,7 @@ from typing import Any
 
 import zmq
 
-from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS
+from jupyter_aliquot.provisioner.relay.wire.ports import FRONT_PORTS
 from jupyter_aliquot.provisioner.relay.wire.spare_names import SpareNames
 from jupyter_aliquot.provisioner.relay.wire.zmq_io import send_now
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 
+from .ports import FRONT_PORTS
 from .proc import is_process, read_boot_id
 
 RECORD_VERSION = 1
@@ -25,7 +26,6 @@ UNREAD_BYTES = 64 << 20
 # Bounds of waiting output: of a kernel, of a user's kernels, of all kernels.
 UNSENT_BYTES, USER_UNSENT_BYTES, ALL_UNSENT_BYTES = 1 << 30, 4 << 30, 16 << 30
 
-FRONT_PORTS = {"shell_port": 1, "iopub_port": 2, "stdin_port": 3, "hb_port": 4, "control_port": 5}
 # The names that clients of a kernel manager connect to: links to the front sockets.
 CLIENT_LINKS = "c"
 _RECORD = "relay.json"

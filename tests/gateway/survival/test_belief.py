@@ -25,7 +25,8 @@ from jupyter_aliquot.gateway.state.record_queue import RecordQueue
 from jupyter_aliquot.gateway.state.records import KernelRecord, KernelRecords, KernelState
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.errors import AccountError
-from jupyter_aliquot.provisioner.relay.wire.files import FRONT_PORTS, ProcessId, RelayRecord, read_relay_record
+from jupyter_aliquot.provisioner.relay.wire.files import ProcessId, RelayRecord, read_relay_record
+from jupyter_aliquot.provisioner.relay.wire.ports import FRONT_PORTS
 from jupyter_aliquot.provisioner.relay.wire.proc import read_boot_id, start_time_ticks
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another account")
