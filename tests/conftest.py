@@ -5,6 +5,7 @@ Also choose the tests that run in one process, one after another.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import signal
@@ -101,11 +102,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if reason is not None and "ALIQUOT_SOAK" not in os.environ:
             item.add_marker(pytest.mark.skip(reason=f"{reason}: make soak"))
 
-    def rank(item: pytest.Item) -> int:
-        place = item.path.relative_to(HERE).as_posix() if item.path.is_relative_to(HERE) else ""
+    @functools.cache
+    def rank(path: Path) -> int:
+        place = path.relative_to(HERE).as_posix() if path.is_relative_to(HERE) else ""
         return next((number for number, first in enumerate(FIRST) if place.startswith(first)), len(FIRST))
 
-    items.sort(key=rank)
+    items.sort(key=lambda item: rank(item.path))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

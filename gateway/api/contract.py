@@ -19,12 +19,14 @@ from .base import AliquotHandler
 _FILE = Path(__file__).with_name("openapi.yaml")
 _EVENT_IN_FILE = "../events/kernel_event.yaml"
 _EVENT = "KernelEvent"
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where libyaml was built in
 
 
 @functools.cache
 def contract_text() -> str:
     """Return the document. It refers to no other file."""
-    return to_json(bundled(yaml.safe_load(_FILE.read_text("utf-8")), yaml.safe_load(SCHEMA.read_text("utf-8"))))
+    contract, event = (yaml.load(path.read_text("utf-8"), _Loader) for path in (_FILE, SCHEMA))
+    return to_json(bundled(contract, event))
 
 
 def bundled(contract: dict[str, Any], event: dict[str, Any]) -> dict[str, Any]:

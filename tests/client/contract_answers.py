@@ -5,15 +5,11 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 from typing import Any
 
-import yaml
+from contract_files import API
 
-ROOT = Path(__file__).resolve().parents[2]
-API: dict[str, Any] = yaml.safe_load((ROOT / "gateway/api/openapi.yaml").read_text())
-EVENT: dict[str, Any] = yaml.safe_load((ROOT / "gateway/events/kernel_event.yaml").read_text())
 # A value of each type of JSON; a wrong answer has one where the contract has another.
 OF_EACH_TYPE: tuple[Any, ...] = (None, True, 7, 0.5, "text", [], {}, [None], {"a": 1})
 Place = tuple[Any, ...]

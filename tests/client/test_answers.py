@@ -11,6 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from contract_files import API, EVENT
 from hypothesis import given, settings, strategies as st
 from jsonschema import Draft202012Validator, ValidationError
 
@@ -24,8 +25,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 if TYPE_CHECKING:
     from tests.client.client_parts import NotedSleep, ScriptedTransport
     from tests.client.contract_answers import (
-        API,
-        EVENT,
         OF_EACH_TYPE,
         answer_schema,
         fitting,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     )
 else:
     from client_parts import NotedSleep, ScriptedTransport
-    from contract_answers import API, EVENT, OF_EACH_TYPE, answer_schema, fitting, places, with_value, without
+    from contract_answers import OF_EACH_TYPE, answer_schema, fitting, places, with_value, without
 
 CALLS: dict[str, Call[Any]] = {
     "status": operations.status(),

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-import mcp
 import pytest
 from live_gateway import TOKEN, LiveGateway, a_live_gateway
 
@@ -31,6 +30,8 @@ def variables(gateway: LiveGateway, token: str = TOKEN) -> dict[str, str]:
 
 def talk(gateway: LiveGateway, talking: Callable[[Any], Awaitable[None]], *options: str, token: str = TOKEN) -> None:
     """Start the program as an agent's host does, and talk to it."""
+    import mcp  # takes a second, which no other worker needs
+
     words = [*PROGRAM[1:], *options]
     program = mcp.StdioServerParameters(command=PROGRAM[0], args=words, env=variables(gateway, token))
 

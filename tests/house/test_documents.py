@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from contract_files import API
 
 import jupyter_aliquot.gateway
 
@@ -44,8 +45,7 @@ def test_every_document_can_be_reached_from_the_readme() -> None:
 def test_all_parts_have_one_version_and_the_gateway_no_copy_of_it() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     package = json.loads((ROOT / "package.json").read_text())
-    contract = yaml.safe_load((ROOT / "gateway/api/openapi.yaml").read_text())["info"]
-    assert {package["version"], contract["version"], jupyter_aliquot.gateway.__version__} == {project["version"]}
+    assert {package["version"], API["info"]["version"], jupyter_aliquot.gateway.__version__} == {project["version"]}
     literals = re.compile(r"^__version__ = [\"']", re.MULTILINE)
     assert [str(p) for p in (ROOT / "gateway").rglob("*.py") if literals.search(p.read_text())] == []
 

@@ -45,7 +45,13 @@ def test_what_is_wrong_with_an_archive_is_said(names: list[str], size: int, prob
 def test_a_wheel_that_does_not_install_is_a_row_that_does_not_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(release_check, "find_python", lambda _: sys.executable)
+    # It makes environments whose pip is this environment's: to install pip into a new one takes seconds.
+    python, pip = tmp_path / "python", tmp_path / "pip"
+    pip.write_text(f'#!/bin/sh\nexec {sys.executable} -m pip "$@"\n')
+    python.write_text(f"#!/bin/sh\nmkdir -p $3/bin\ncp {pip} $3/bin\n")
+    for program in (python, pip):
+        program.chmod(0o700)
+    monkeypatch.setattr(release_check, "find_python", lambda _: str(python))
     wheel = tmp_path / "jupyter_aliquot-0.1.0-py3-none-any.whl"
     wheel.write_text("not an archive")
     said: list[str] = []

@@ -5,10 +5,16 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from python_sources import PythonSource, parsed, python_source
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("client", "gateway", "provisioner", "gpu_hook", "demo", "labextension/src", "tools", "benchmarks", "tests")
@@ -43,21 +49,18 @@ def sources() -> list[Path]:
     ]
 
 
-def first_words(path: Path, text: str) -> list[str]:
+def first_words(path: Path, text: str) -> Sequence[str]:
     """Return the docstrings of a Python file, or the block comments of a C or TypeScript file."""
     if path.suffix != ".py":
         return [found[1] for found in C_COMMENT.finditer(text)]
-    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
-    return [docstring for node in nodes if (docstring := ast.get_docstring(node))]
+    return python_source(ROOT / path).docstrings
 
 
-def messages(text: str) -> list[str]:
+def messages(source: PythonSource) -> list[str]:
     """Return the texts that errors of a Python file are raised with, directly or by a helper."""
-    nodes = list(ast.walk(ast.parse(text)))
-    made = [node.exc for node in nodes if isinstance(node, ast.Raise) and node.exc]
-    made += [node.value for node in nodes if isinstance(node, ast.Return) and node.value]
-    whole = {node for each in made for node in ast.walk(each) if isinstance(node, ast.JoinedStr | ast.Constant)}
+    whole = {
+        node for each in source.answers for node in ast.walk(each) if isinstance(node, ast.JoinedStr | ast.Constant)
+    }
     parts = {part for node in whole if isinstance(node, ast.JoinedStr) for part in ast.walk(node) if part is not node}
     return [words for node in whole - parts if (words := words_of(node)) is not None]
 
@@ -104,7 +107,7 @@ def test_the_list_only_shrinks(counts: dict[str, tuple[int, int]]) -> None:
 def test_no_message_is_a_list_of_what_was_asked_and_found() -> None:
     paths = [path for path in sources() if path.suffix == ".py" and path.parts[0] in MESSAGE_FOLDERS]
     found = {
-        str(path): [words for words in messages((ROOT / path).read_text()) if ASKED.match(words)] for path in paths
+        str(path): [words for words in messages(python_source(ROOT / path)) if ASKED.match(words)] for path in paths
     }
     assert {path: words for path, words in found.items() if words} == {}, (
         "say what was requested, what limits it, and what to do: Requested 2 GPUs, but this server has 1. …"
@@ -115,7 +118,7 @@ def test_what_counts_as_a_message_of_what_was_asked_and_found() -> None:
     program = (
         'raise LimitError(f"asked {gpus} GPUs; found {free}; wanted less")\nraise Other(code, "Requested 2 GPUs, but")'
     )
-    new, old = sorted(messages(program))
+    new, old = sorted(messages(parsed(program)))
     assert ASKED.match(old)
     assert not ASKED.match(new)
     assert ASKED.match("c.Limits: asked 5; wanted 6")

@@ -23,8 +23,8 @@ import pytest
 import requests
 import schemathesis
 import schemathesis.checks as checks
-import yaml
 from compute_node import until
+from contract_files import API as DOCUMENT, CONTRACT
 from hypothesis import HealthCheck, Phase, given, settings, strategies as some
 from ports import free_port
 from schemathesis import Case, GenerationMode
@@ -33,8 +33,6 @@ from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remov
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
 
-API = Path(__file__).parents[2] / "gateway" / "api" / "openapi.yaml"
-DOCUMENT = yaml.safe_load(API.read_text())
 TOKENS = {"alice": "token-of-alice", "bob": "token-of-bob", "ada": "token-of-ada", "nobody": ""}
 SOAK = int(os.environ.get("ALIQUOT_SOAK", "0"))
 EXAMPLES = 8 * max(1, SOAK)
@@ -146,7 +144,7 @@ def a_gateway() -> Iterator[Gateway]:
 
 @pytest.fixture(scope="module")
 def operations() -> dict[str, Any]:
-    found = (result.ok() for result in schemathesis.openapi.from_path(API).get_all_operations())
+    found = (result.ok() for result in schemathesis.openapi.from_path(CONTRACT).get_all_operations())
     return {operation.label: operation for operation in found}
 
 

@@ -43,8 +43,14 @@ class ErrorClass:
 @cache
 def error_classes() -> dict[str, ErrorClass]:
     """Return every exception class of the packages, with the messages that the code makes it with."""
-    trees = [ast.parse(path.read_text()) for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py"))]
-    classes = [one for tree in trees for one in _classes(tree)]
+    paths = [path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py"))]
+    nodes = [
+        node
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef | ast.Call)
+    ]
+    classes = list(_classes(nodes))
     bases: dict[str, tuple[str, ...]] = {}
     for one in classes:
         bases[one.name] = bases.get(one.name, ()) + one.bases
@@ -55,9 +61,8 @@ def error_classes() -> dict[str, ErrorClass]:
             if same is not one:  # two folders use one name
                 same.bases += one.bases
                 same.summary = f"{same.summary} {one.summary}"
-    for tree in trees:
-        for name, message in _messages(tree, set(found)):
-            found[name].messages.add(message)
+    for name, message in _messages(nodes, set(found)):
+        found[name].messages.add(message)
     return found
 
 
@@ -87,8 +92,8 @@ def _sentence(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def _classes(tree: ast.Module) -> Iterator[ErrorClass]:
-    for node in ast.walk(tree):
+def _classes(nodes: list[ast.AST]) -> Iterator[ErrorClass]:
+    for node in nodes:
         if isinstance(node, ast.ClassDef):
             bases = tuple(ast.unparse(base).rpartition(".")[2] for base in node.bases)
             summary = (ast.get_docstring(node) or "").split("\n\n")[0]
@@ -108,11 +113,12 @@ def _status(name: str, found: dict[str, ErrorClass], statuses: dict[str, int]) -
     return next((status for base in bases if (status := _status(base, found, statuses))), None)
 
 
-def _messages(tree: ast.Module, names: set[str]) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(tree):
+def _messages(nodes: list[ast.AST], names: set[str]) -> Iterator[tuple[str, str]]:
+    for node in nodes:
         if not isinstance(node, ast.Call):
             continue
-        name = ast.unparse(node.func).rpartition(".")[2]
+        # The last name of `a.b.name(…)`: to print the whole of each call takes seconds.
+        name = getattr(node.func, "attr", None) or getattr(node.func, "id", "")
         if name in names:
             texts = [text for argument in node.args if len((text := _template(argument)).split()) >= _FEWEST_WORDS]
             for text in texts[:1]:

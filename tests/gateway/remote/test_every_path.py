@@ -12,18 +12,15 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
 import websocket
-import yaml
+from contract_files import API as CONTRACT
 
 from .conftest import Server
 
-API: dict[str, dict[str, Any]] = yaml.safe_load(
-    (Path(__file__).parents[3] / "gateway" / "api" / "openapi.yaml").read_text()
-)["paths"]
+API: dict[str, dict[str, Any]] = CONTRACT["paths"]
 [EVENTS] = [path for path in API if path.endswith("/events")]
 OPERATIONS = [(method.upper(), path) for path, methods in API.items() for method in methods if path != EVENTS]
 # No document has these paths: a gateway newer than this server may have them.

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-import yaml
 from access_rows import ROLES, TABLE, Row
+from contract_files import API
 from jupyter_server.serverapp import ServerApp
 from tornado.web import RequestHandler
 from tornado.websocket import WebSocketHandler
 
-from .conftest import ROOT, TOKENS, Answer, Ask
+from .conftest import TOKENS, Answer, Ask
 from .routes import KERNELS, NOTHING, routes, sample
 from .test_contract import until
 
@@ -171,11 +171,10 @@ def implemented(handler: type) -> list[str]:
 
 
 def test_every_operation_of_the_contract_has_a_row() -> None:
-    paths = yaml.safe_load((ROOT / "gateway" / "api" / "openapi.yaml").read_text())["paths"]
     values = {"kernel_id": NOTHING, "kind": "users", "name": "x", "id": "x"}
     missing = [
         (method, path)
-        for path, methods in paths.items()
+        for path, methods in API["paths"].items()
         for method in methods
         if not has_row("WEBSOCKET" if path.endswith(("/events", "/agents")) else method.upper(), path.format(**values))
     ]

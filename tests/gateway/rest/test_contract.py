@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import yaml
+from contract_files import API
 from jsonschema import Draft202012Validator, FormatChecker
 from prometheus_client.parser import text_string_to_metric_families
 from traitlets.config import Config
@@ -21,7 +21,6 @@ from jupyter_aliquot.gateway.base.http_errors import HTTP_STATUS
 from .conftest import ROOT, Answer, Ask
 from .fake_agent import GIB, UUID, FakeAgent, device, escaped, kernel
 
-API = yaml.safe_load((ROOT / "gateway" / "api" / "openapi.yaml").read_text())
 OPERATIONS = {
     (path, method): operation for path, methods in API["paths"].items() for method, operation in methods.items()
 }

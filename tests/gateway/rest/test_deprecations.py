@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from contract_files import API
 
 from jupyter_aliquot.client import AsyncClient, NotFoundError, Retries
-from jupyter_aliquot.gateway.api import contract, deprecations
+from jupyter_aliquot.gateway.api import deprecations
 from jupyter_aliquot.gateway.api.deprecations import DEPRECATED, Deprecation
 
 from .conftest import TOKENS, Ask
 from .test_metric_names import DEPRECATED as DEPRECATED_METRICS
 
-DOCUMENT = yaml.safe_load(Path(contract.__file__).with_name("openapi.yaml").read_text("utf-8"))
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "rest-api.md").read_text("utf-8")
 SINCE = datetime(2026, 11, 29, tzinfo=timezone.utc)
 SUNSET = datetime(2027, 12, 1, 12, tzinfo=timezone.utc)
@@ -89,7 +88,7 @@ def deprecation_faults(document: dict[str, Any], page: str) -> list[str]:
 
 
 def test_each_deprecated_part_names_its_successor_and_is_in_the_changelog_of_fields() -> None:
-    assert deprecation_faults(DOCUMENT, PAGE) == []
+    assert deprecation_faults(API, PAGE) == []
     for metric in DEPRECATED_METRICS:
         assert re.search(rf"deprecated: .*`{metric}`", PAGE.split("## Changelog of fields", 1)[1])
 
@@ -113,7 +112,7 @@ def test_a_deprecated_field_without_successor_or_entry_is_found(description: str
 
 
 def test_the_contract_and_the_headers_name_the_same_operations() -> None:
-    paths = DOCUMENT["paths"]
+    paths = API["paths"]
     marked = {
         f"{method.upper()} {path}"
         for path, item in paths.items()

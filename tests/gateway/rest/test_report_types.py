@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import types
-from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import pytest
-import yaml
+from contract_files import API, EVENT
 
 from jupyter_aliquot.gateway.reports import event, history, holders, invitation, kernel, outputs, quota, status, usage
 
-GATEWAY = Path(__file__).resolve().parents[3] / "gateway"
-SCHEMAS: dict[str, Any] = yaml.safe_load((GATEWAY / "api" / "openapi.yaml").read_text())["components"]["schemas"]
-EVENT: dict[str, Any] = yaml.safe_load((GATEWAY / "events" / "kernel_event.yaml").read_text())
+SCHEMAS: dict[str, Any] = API["components"]["schemas"]
 STRUCTS = {
     name: struct
     for module in (kernel, status, event, history, outputs, quota, holders, usage, invitation)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import kubespawner
-import kubespawner.spawner
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies
 from traitlets.config import Config
@@ -21,12 +19,16 @@ NAMES = (
 @pytest.fixture
 def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give KubeSpawner no cluster: it looks for one when it is made."""
+    import kubespawner.spawner  # takes half a second, which no other worker needs
+
     monkeypatch.setattr(kubespawner.spawner, "load_config", lambda *args, **kwargs: None)
     monkeypatch.setattr(kubespawner.spawner, "shared_client", lambda *args, **kwargs: None)
 
 
 def of_kubespawner(template: str, name: str, scheme: str) -> str:
     """Expand a template with KubeSpawner itself, for the default server of a user."""
+    import kubespawner
+
     user = SimpleNamespace(name=name, id=1, url=f"/user/{name}/")
     hub = SimpleNamespace(base_url="/hub/", public_host="", url="http://hub/hub/", api_url="http://hub/hub/api")
     config = Config({"KubeSpawner": {"slug_scheme": scheme}})
