@@ -1,4 +1,4 @@
-"""What the tests of this folder ask of a Python file, read in one pass of it for all of them."""
+"""The parts of a Python file that the tests of this folder read, found in one pass for all of them."""
 
 from __future__ import annotations
 
