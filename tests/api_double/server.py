@@ -383,7 +383,7 @@ class _Handler(BaseHTTPRequestHandler):
                 changes = list(store.events_since(version, asked.resource, asked.namespace))
                 if not changes:
                     version = max(version, store.version)
-                    store.changed.wait(min(_LOOK_SECONDS, max(0.0, until - time.monotonic())))
+                    store.changed.wait(max(0.0, until - time.monotonic()))
             for change in changes:
                 version = change.version
                 event = self._told(asked, change)

@@ -5,7 +5,8 @@ It answers as a control plane of 1.36 did. No grace period ends by itself: a tes
 
 from __future__ import annotations
 
-import copy
+import bisect
+import json
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -98,6 +99,12 @@ class Change:
 Admission = Callable[[str, Object], None]
 
 
+def _copied(told: Object) -> Object:
+    """Return a copy of an object, which is JSON: `copy.deepcopy` takes five times as long."""
+    found: Object = json.loads(json.dumps(told))
+    return found
+
+
 @dataclass
 class Store:
     """All objects. Its methods raise Failure. Guarded by ``changed``, whose waiters see each change."""
@@ -124,7 +131,7 @@ class Store:
             for admit in self.admission:
                 admit(resource.plural, told)
             self._admit(resource, namespace, told)
-            created = copy.deepcopy(told)
+            created = _copied(told)
             created.update(apiVersion=resource.api_version, kind=resource.kind)
             if resource.is_namespaced:
                 created["metadata"]["namespace"] = namespace
@@ -136,24 +143,24 @@ class Store:
                 created["status"] = {"hard": created["spec"]["hard"]}
             self._put("ADDED", key, created)
             self._collect()
-            return copy.deepcopy(created)
+            return _copied(created)
 
     def read(self, resource: Resource, namespace: str, name: str) -> Object:
         with self.changed:
             found = self.objects.get((resource.plural, namespace, name))
             if found is None:
                 raise Failure(404, "NotFound", f'{resource.full_name} "{name}" not found')
-            return copy.deepcopy(found)
+            return _copied(found)
 
     def find(self, resource: Resource, namespace: str, name: str) -> Object:
         """Return an object; an empty one where there is none."""
         with self.changed:
-            return copy.deepcopy(self.objects.get((resource.plural, namespace, name), {}))
+            return _copied(self.objects.get((resource.plural, namespace, name), {}))
 
     def list(self, resource: Resource, namespace: str) -> tuple[list[Object], int]:
         with self.changed:
             found = [
-                copy.deepcopy(one)
+                _copied(one)
                 for (plural, where, _), one in sorted(self.objects.items())
                 if plural == resource.plural and namespace in ("", where)
             ]
@@ -166,22 +173,22 @@ class Store:
             if before is None:
                 raise Failure(404, "NotFound", f'{resource.full_name} "{name}" not found')
             self._check_version(resource, before, told)
-            after = copy.deepcopy(before)
+            after = _copied(before)
             if part:
-                after[part] = copy.deepcopy(told.get(part, {}))
+                after[part] = _copied(told.get(part, {}))
             else:
                 kept = {name: before[name] for name in ("status",) if name in before}
-                after = {**copy.deepcopy(told), **kept}
+                after = {**_copied(told), **kept}
                 self._keep_metadata(before, after)
             if resource.plural == "resourceclaims":
                 _check_claim(before, after)
             if after == before:
-                return copy.deepcopy(before)  # a change of nothing keeps its version
+                return _copied(before)  # a change of nothing keeps its version
             if after.get("spec") != before.get("spec"):
                 after["metadata"]["generation"] = before["metadata"].get("generation", 1) + 1
             self._put("MODIFIED", (resource.plural, namespace, name), after, before)
             self._end_if_free(resource, namespace, name)
-            return copy.deepcopy(after)
+            return _copied(after)
 
     def delete(self, resource: Resource, namespace: str, name: str, options: Mapping[str, Any]) -> Object:
         """Delete an object: at once, or after its grace period and its finalizers."""
@@ -198,12 +205,12 @@ class Store:
             waits = resource.plural == "pods" and is_bound and grace and _is_alive(before)
             if not waits and not before["metadata"].get("finalizers"):
                 self._remove(key)
-                return copy.deepcopy(before)
-            after = copy.deepcopy(before)
+                return _copied(before)
+            after = _copied(before)
             _set_deadline(after["metadata"], grace if waits else 0)
             if after != before:
                 self._put("MODIFIED", key, after, before)
-            return copy.deepcopy(after)
+            return _copied(after)
 
     def end_grace(self, namespace: str, name: str) -> None:
         """End a pod's grace period, as the kubelet does when its containers are gone."""
@@ -211,7 +218,7 @@ class Store:
             key = ("pods", namespace, name)
             before = self.objects[key]
             assert "deletionTimestamp" in before["metadata"], "the pod was not deleted"
-            after = copy.deepcopy(before)
+            after = _copied(before)
             after["metadata"]["deletionGracePeriodSeconds"] = 0
             self._put("MODIFIED", key, after, before)
             self._end_if_free(RESOURCES["pods"], namespace, name)
@@ -224,9 +231,8 @@ class Store:
 
     def events_since(self, version: int, resource: Resource, namespace: str) -> Iterator[Change]:
         """Yield the events after a version. The caller holds ``changed``."""
-        for change in self.log:
-            is_later = change.version > version and change.resource == resource.plural
-            if is_later and namespace in ("", change.object["metadata"].get("namespace", "")):
+        for change in self.log[bisect.bisect_right(self.log, version, key=lambda one: one.version) :]:
+            if change.resource == resource.plural and namespace in ("", change.object["metadata"].get("namespace", "")):
                 yield change
 
     # ---- within ``changed``
@@ -235,12 +241,12 @@ class Store:
         self.version += 1
         told["metadata"]["resourceVersion"] = str(self.version)
         self.objects[key] = told
-        self._tell(Change(kind, key[0], self.version, copy.deepcopy(told), before))
+        self._tell(Change(kind, key[0], self.version, _copied(told), before))
 
     def _remove(self, key: Key) -> None:
         gone = self.objects.pop(key)
         self.version += 1
-        last = copy.deepcopy(gone)
+        last = _copied(gone)
         last["metadata"]["resourceVersion"] = str(self.version)
         self._tell(Change("DELETED", key[0], self.version, last, gone))
         self._collect()
@@ -263,7 +269,7 @@ class Store:
             orphans = [key for key, one in self.objects.items() if self._is_orphan(one, known) and not _is_kept(one)]
             if not orphans:
                 return
-            key, told = orphans[0], copy.deepcopy(self.objects[orphans[0]])
+            key, told = orphans[0], _copied(self.objects[orphans[0]])
             if not told["metadata"].get("finalizers"):
                 self._remove(key)
                 continue

@@ -8,13 +8,15 @@ import uuid
 from types import TracebackType
 from typing import Any
 
-from .claims import Claims
-from .cluster import MERGE, ApiClient, Refused
+from .claims import GROUP, Claims
+from .cluster import MERGE, ApiClient, Refused, follow
 from .node import LEASES, now
 
 Object = dict[str, Any]
 
-_LOOK_SECONDS = 0.05
+_LOOK_SECONDS = 0.5  # between two looks where nothing changes: nodes fall silent without a word
+_PAUSE_SECONDS = 0.02  # several changes, one look
+_FOLLOWED = ("/api/v1/nodes", "/api/v1/pods", f"{GROUP}/resourceclaims", f"{GROUP}/resourceslices")
 _ENDED = ("Succeeded", "Failed")
 _GONE = "PodGC: node no longer exists"
 _CLOSED = "Taint manager: deleting due to NoExecute taint"
@@ -29,18 +31,25 @@ class ControlDouble:
         self._claims = Claims(self._api)
         self._renewed: dict[str, tuple[str, float]] = {}
         self._ended = threading.Event()
+        self._changed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="control-double", daemon=True)
 
     def __enter__(self) -> ControlDouble:
+        for path in _FOLLOWED:
+            words = (self._api, path, lambda *_: self._changed.set(), self._ended, _LOOK_SECONDS)
+            threading.Thread(target=follow, args=words, daemon=True).start()
         self._thread.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._ended.set()
+        self._changed.set()
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._ended.wait(_LOOK_SECONDS):
+        while not self._ended.wait(_PAUSE_SECONDS):
+            self._changed.wait(_LOOK_SECONDS)
+            self._changed.clear()
             try:
                 self._look()
             except Refused:

@@ -18,7 +18,7 @@ from .kubelet import Given, Kubelet, NotEnoughError
 
 Object = dict[str, Any]
 
-_PAUSE_SECONDS = 0.02
+_PAUSE_SECONDS = 0.05
 _BACK_OFF_SECONDS = 0.3
 _ENDED = ("Succeeded", "Failed")
 _CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")

@@ -39,11 +39,15 @@ DEADLINE_SECONDS = 90.0
 
 
 def wait_until(claim: Callable[[], object], deadline_seconds: float = DEADLINE_SECONDS) -> Any:
-    """Wait until ``claim()`` is true and return it; fail with its last value."""
-    deadline = time.monotonic() + deadline_seconds
+    """Wait until ``claim()`` is true and return it; fail with its last value.
+
+    Most claims ask a server: the looks become rarer, up to ten a second.
+    """
+    deadline, pause = time.monotonic() + deadline_seconds, 0.02
     while not (value := claim()):
         assert time.monotonic() < deadline, f"still {value!r} after {deadline_seconds} s"
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = min(0.1, pause * 1.2)
     return value
 
 
