@@ -4,7 +4,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 # Where the environment forbids it to keep what it compiled, Python compiles all of us again in each process of a run.
 export PYTHONDONTWRITEBYTECODE :=
-.PHONY: help demo lab hub docs test check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house check-releases soak test-torch test-binder bench-gateway bench-runtime bench-density bench-plan bench-compute bench-hook bench-swap bench-lab bench-load bench-usage bench-door bench-kubernetes bench-owner bench-gpu test-cluster test-gpu screenshot labextension release-check readme-check clean
+.PHONY: help demo lab hub docs test run-tests check check-all check-lint check-types check-imports check-clang check-headers check-labextension check-house check-releases soak test-torch test-binder bench-gateway bench-runtime bench-density bench-plan bench-compute bench-hook bench-swap bench-lab bench-load bench-usage bench-door bench-kubernetes bench-owner bench-gpu test-cluster test-gpu screenshot labextension release-check readme-check clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -25,9 +25,14 @@ docs: ## The documentation as a site, in build/site; ARGS=--check-links asks eac
 	@$(PYTHON) tools/setup.py docs
 	@$(BIN)/python tools/docs_site.py $(ARGS)
 
-test: check ## All that CI runs: the checks, then every test (no GPU needed); WORKERS is how many files run at once
-	@# They wait more than they compute: more workers than the two cores that CI has.
-	@$(BIN)/python tools/run_tests.py -n $(or $(WORKERS),4) --dist loadgroup --no-loadscope-reorder $(CHECKED:%=--ignore=%) tests
+test: ## All that CI runs: the checks, and every test (no GPU needed); WORKERS is how many files run at once
+	@$(PYTHON) tools/setup.py test
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target check-labextension check-house run-tests check-all
+
+# The compilers and the types are checked beside the tests, which read nothing of them.
+run-tests: check-lint check-imports check-house
+	@# They wait more than they compute: more workers than the two cores that CI has. `+`: their lines appear at once.
+	+@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(BIN)/python tools/run_tests.py -n $(or $(WORKERS),4) --dist loadgroup --no-loadscope-reorder $(CHECKED:%=--ignore=%) tests
 
 # Tests that are checks: `make test` runs them once.
 CHECKED := tests/house tests/gpu_hook/hook/test_binaries.py

@@ -25,6 +25,7 @@ import pytest
 import warm_start
 import websocket
 from ports import free_port
+from quick_start import program
 
 from jupyter_aliquot.gpu_hook.client.client import AgentUnreachable, query
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
@@ -33,13 +34,15 @@ from jupyter_aliquot.provisioner.relay.wire.proc import is_process
 
 TOKEN = "survival-test-token"
 SECONDS = 90.0
+JUPYTERS = (program("jupyter_server"), program("jupyterlab", with_lab=True))
 
 
 def wait_until(claim: Callable[[], Any], seconds: float = SECONDS) -> Any:
-    deadline = time.monotonic() + seconds
+    deadline, pause = time.monotonic() + seconds, 0.02
     while not (value := claim()):
         assert time.monotonic() < deadline, f"still {value!r} after {seconds} s"
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = min(0.1, pause * 1.2)  # most claims ask a server, or look at all processes
     return value
 
 
@@ -62,8 +65,8 @@ class Gateway:
         self.log = node.folder / f"gateway-{len(node.gateways)}.log"
         with self.log.open("w") as stream:
             places = {"env": node.environment, "cwd": node.folder, "stdin": subprocess.DEVNULL}
-            # A program of a test may change modules before others import them.
-            imports = () if command[1] == "-c" else warm_start.SERVER
+            # A program of a test may change modules before others import them; Jupyter's own do not.
+            imports = () if command[1] == "-c" and command[2] not in JUPYTERS else warm_start.SERVER
             self.process = warm_start.start(imports, command[1:], **places, stdout=stream, stderr=stream)
         node.gateways.append(self)
 
