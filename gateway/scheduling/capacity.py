@@ -131,9 +131,16 @@ class Capacity:
         found = (one for one in self.devices if not models or any(is_of_model(one.name, model) for model in models))
         return frozenset(one.uuid for one in found)
 
-    def states(self, workload_class: WorkloadClass) -> list[DeviceState]:
+    def states(self, workload_class: WorkloadClass) -> Sequence[DeviceState]:
         """Return the devices, as far as a request of this class may reserve parts of them."""
-        return [self._state(device, workload_class) for device in self.devices]
+        found = self._states.get(workload_class)
+        if found is None:
+            found = self._states[workload_class] = [self._state(device, workload_class) for device in self.devices]
+        return found
+
+    @cached_property
+    def _states(self) -> dict[WorkloadClass, Sequence[DeviceState]]:
+        return {}
 
     def node_of(self, parts: Iterable[Part]) -> str:
         """Return the node of these parts; the gateway's own for parts of a device that is not known."""
@@ -212,16 +219,19 @@ class Capacity:
 
     def by_kind(self) -> tuple[Capacity, Mapping[str, int]]:
         """Return the capacity with the first node alone of those that are alike, and of how many each is the first."""
+        return self._by_kind
+
+    @cached_property
+    def _by_kind(self) -> tuple[Capacity, Mapping[str, int]]:
         origin, differs = self.known.origin, self.known.differs
         members = self._members() if origin is None else origin._members()
         left = ([name for _, name in those if name not in differs] for those in members.values())
         counts = {names[0]: len(names) for names in left if names} | dict.fromkeys(differs, 1)
-        if "by kind" not in self._variants:
-            devices = Devices(device for name in counts for device in self._by_node.get(name, ()))
-            nodes = {name: self.nodes[name] for name in self.nodes if name in counts}
-            sample = self._variants["by kind"] = replace(self, devices=devices, nodes=nodes)
-            sample.known.kinds = self.known.kinds
-        return self._variants["by kind"], counts
+        devices = Devices(device for name in counts for device in self._by_node.get(name, ()))
+        nodes = {name: self.nodes[name] for name in sorted(counts, key=self._places.__getitem__)}
+        sample = replace(self, devices=devices, nodes=nodes)
+        sample.known.kinds = self.known.kinds
+        return sample, counts
 
     def _ranked(self, size: Size, groups: Mapping[Any, Sequence[tuple[int, str]]]) -> Ranking:
         """Return groups of nodes that are alike, in order."""

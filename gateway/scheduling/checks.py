@@ -41,8 +41,7 @@ def check_request(
         if is_known
         else None
     )
-    snapshot = snapshot.with_renewed([requester.kernel_id])
-    quotas = TeamQuotas.of(snapshot)
+    quotas = TeamQuotas.unused(snapshot)  # how much is ever allowed, whatever is held now
     if error is None and quotas is not None:
         held_now = held_of(before) if before else None
         error = quotas.refusal(
@@ -51,6 +50,7 @@ def check_request(
     if error is not None:
         raise error
     held = GpuShare(0) if before is None else before.request.gpus
+    snapshot = snapshot.with_renewed([requester.kernel_id])
     claims = claims_of(snapshot, pending, caps, requester.owner, requester.teams, requester.replaces)
     check_caps(caps, claims, requester, request.gpus, held)
 

@@ -228,7 +228,7 @@ class LedgerSnapshot:
 
     def can_evict(self, parts: Iterable[Part]) -> bool:
         """Return whether the agent of these parts' node evicts kernels."""
-        return (self._holder(Held(tuple(parts), WorkloadClass.PRODUCTION)) if self.others else self.node).can_evict
+        return (self._others.get(self.capacity().node_of(parts), self.node) if self.others else self.node).can_evict
 
     def _holder(self, held: Held) -> Node:
         uuids = {part.uuid for part in held.parts}
@@ -337,12 +337,16 @@ class LedgerSnapshot:
             return self
         holdings = MappingProxyType({one: held for one, held in self.holdings.items() if one != kernel_id})
         if not holding.is_confirmed or holding.is_evicted:
-            return replace(self, holdings=holdings)  # the agent does not count it
+            left = replace(self, holdings=holdings)  # the agent does not count it
+            left.take_views(self, [kernel_id])
+            return left
         node = self.node_of(holding.grant)
         capacity = Capacity(reserved={device.uuid: device.all_reserved for device in node.devices})
-        left = capacity.give_back(held_of(holding.grant)).reserved
-        devices = tuple(device.with_reserved(left[device.uuid]) for device in node.devices)
-        return replace(self._with_node(node, replace(node, devices=devices)), holdings=holdings)
+        reserved = capacity.give_back(held_of(holding.grant)).reserved
+        devices = tuple(device.with_reserved(reserved[device.uuid]) for device in node.devices)
+        left = replace(self._with_node(node, replace(node, devices=devices)), holdings=holdings)
+        left.take_views(self, [kernel_id])
+        return left
 
     def _with_node(self, before: Node, after: Node) -> LedgerSnapshot:
         if before is self.node:
@@ -445,6 +449,19 @@ class LedgerSnapshot:
                 mine = {**_without(found.pop(owner, {}), touched), **mine}
                 found.update({owner: mine} if mine else {})
             views["_by_owner"] = found
+        if "_by_device" in known and len(touched) <= _MOST_TOUCHED:
+            views["_by_device"] = self._on_devices(before, touched)
+
+    def _on_devices(self, before: LedgerSnapshot, touched: Collection[str]) -> Mapping[str, Sequence[Holding]]:
+        """Return the grants of each device by those of *before*, with *touched* kernels anew."""
+        found, new = dict(before._by_device), [held for one in sorted(touched) if (held := self.holdings.get(one))]
+        old = [held for one in touched if (held := before.holdings.get(one))]
+        for uuid in {quota.uuid for held in (*old, *new) for quota in held.grant.quotas}:
+            stay = [held for held in found.pop(uuid, ()) if held.grant.kernel_id not in touched]
+            come = [held for held in new if not held.is_evicted and any(one.uuid == uuid for one in held.grant.quotas)]
+            if stay or come:
+                found[uuid] = [*stay, *come]
+        return found
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import count
+from sys import intern
 from typing import NamedTuple
 
 from jupyter_aliquot.gateway.planning.colocation import Neighbor
@@ -91,12 +93,22 @@ class Pending:
         """The size, for which a plan finds one answer: what two requests have to share to be alike."""
         return self.request, self.request.residency, self.wish.models, self.is_together, self.newcomer
 
-    @cached_property
+    @property
     def alike(self) -> str:
         """All of its size as text: the same for requests that differ in who asks, and when, alone."""
         asked = self.request
         size = (asked.gpus.hundredths, asked.memory_limit, asked.workload_class.value, asked.residency)
         return f"{size} {self.wish.models}"
+
+    @cached_property
+    def kind(self) -> str:
+        """All that it asks for, and who asks, as text; empty for a request that is not for new devices alone.
+
+        It is one object for all requests of the kind, which a plan of thousands compares fast.
+        """
+        if self.returns_to is not None or self.held is not None or self.replaces or self.is_preempting:
+            return ""
+        return intern(f"{self.owner!r} {sorted(self.teams)} {self.kernelspec!r} {self.alike}")
 
     @property
     def measured(self) -> Neighbor | None:
@@ -185,8 +197,7 @@ def plan(snapshot: LedgerSnapshot, pending: Sequence[Pending], now: float) -> Pl
     quotas = TeamQuotas.of(snapshot)
     served = serve(snapshot, queue_order(snapshot, pending, now, quotas), now, quotas)
     served.drain()
-    reasons = Reasons(served)
-    waiting = tuple(Wait(one.kernel_id, place, reasons.of(one)) for place, one in enumerate(served.blocked, 1))
+    waiting = tuple(map(Wait, [one.kernel_id for one in served.blocked], count(1), Reasons(served).all()))
     admissions, refusals = tuple(served.admissions), tuple(served.refusals)
     return Plan(admissions, waiting, refusals, tuple(served.preempting), tuple(served.evictions))
 
@@ -203,8 +214,8 @@ class Serving:
         self._quotas = self._at_first = quotas
         # The quotas with what kernels hold, without the shares of requests that wait.
         self.granted = quotas
-        # Team and model to what requests wait for, where the quotas do not have it yet.
-        self._claims: dict[tuple[str, str], int] = {}
+        # Kinds of requests that wait, of which the quotas do not have all that is set aside for them.
+        self._unclaimed: list[Alike] = []
         self.admissions: list[Admit] = []
         self.blocked: list[Pending] = []
         self.refusals: list[Refuse] = []
@@ -234,25 +245,22 @@ class Serving:
         self._short: list[Pending] = []
         self._is_closed = False
         self._alike = AlikeRequests(snapshot, quotas, now, by_owner=self._has_backfilled)
-        # Kernel id to the kind of a request that waits as the first one of its kind does.
-        self.like: dict[str, Alike] = {}
+        # For each of those blocked its kind, where it waits as the first one of its kind does.
+        self.like: list[Alike | None] = []
 
     @property
     def quotas(self) -> TeamQuotas | None:
         """The quotas with all that was decided so far."""
-        if self._claims and self._quotas is not None:
+        if self._unclaimed and self._quotas is not None:
             self._quotas = self._quotas.drafted()
-            for (team, model), more in self._claims.items():
-                self._quotas.tree.add(team, model, more)
-            self._claims.clear()
+            for kind in self._unclaimed:
+                self._quotas.hold_back(*kind.claimed())
+            self._unclaimed.clear()
         return self._quotas
 
     def _hold_back(self, claim: Claim | None) -> None:
-        """Set aside what a request waits for: at once where its model depends on what others have."""
-        if claim is not None and len(claim.models) == 1:
-            key = (claim.team, claim.models[0])
-            self._claims[key] = self._claims.get(key, 0) + claim.more
-        elif claim is not None and (quotas := self.quotas) is not None:
+        """Set aside what a request waits for."""
+        if claim is not None and (quotas := self.quotas) is not None:
             self._quotas = quotas.drafted()
             self._quotas.hold_back(*claim)
 
@@ -262,21 +270,31 @@ class Serving:
         claimant, quotas = entry.claimant, self._quotas
         return Claim(quotas.team_of(claimant.owner, claimant.groups), quotas.models_for(claimant), claimant.more)
 
-    def serve(self, entry: Pending) -> None:
-        """Decide about the next request."""
-        kind = self._alike.kind_of(entry)
-        found = None if kind is None else self._alike.blocked(kind, self.capacity, len(self._ahead_asked))
-        if kind is None or found is None:
-            self._decide(entry, kind)
-            return
-        self.like[entry.kernel_id] = kind
+    def serve(self, order: Iterable[Pending]) -> None:
+        """Decide about the next requests, one after the other. Those like one that waits join it."""
+        kind_of, ahead = self._alike.kind_of, self._ahead
+        for entry in order:
+            kind = kind_of(entry)
+            found = None if kind is None else kind.waits(self.capacity, self._ahead_asked)
+            if kind is None or found is None:
+                self._decide(entry, kind)
+                continue
+            self.blocked.append(entry)
+            self.like.append(kind)
+            if found.shortage is None:
+                ahead.append(entry.kernel_id)
+            if found.claim is None:
+                continue
+            if found.is_fixed:
+                if not kind.joined:
+                    self._unclaimed.append(kind)
+                kind.joined += 1
+            else:
+                self._hold_back(self._claim_of(entry))
+
+    def _wait(self, entry: Pending, kind: Alike | None = None) -> None:
         self.blocked.append(entry)
-        if found.shortage is None:
-            self._ahead.append(entry.kernel_id)
-        else:
-            self.shortages[entry.kernel_id] = found.shortage
-        claim = found.claim
-        self._hold_back(claim if claim is None or len(claim.models) == 1 else self._claim_of(entry))
+        self.like.append(kind)
 
     def _decide(self, entry: Pending, kind: Alike | None) -> None:
         entry = self._located(entry)
@@ -295,9 +313,9 @@ class Serving:
             self._admit(entry, placed, is_backfilled=is_backfilled)
         elif not self._is_closed and not self._ahead and self._replaces(entry):
             self.preempting.append(entry.kernel_id)
-            self.blocked.append(entry)
+            self._wait(entry)
         elif not self._is_closed and self._reclaims(entry):
-            self.blocked.append(entry)
+            self._wait(entry)
         elif entry.deadline is not None and self._now >= entry.deadline:
             capacity = self.capacity.under(self.overcommit_of(entry))
             why = lacking(capacity, entry.request, entry.held, entry.wish, entry.newcomer)
@@ -360,7 +378,7 @@ class Serving:
             self.refusals.append(Refuse(entry.kernel_id, self._waited_too_long(entry, cordon_reason(self, entry))))
             return
         self.kept_off.add(entry.kernel_id)
-        self.blocked.append(entry)
+        self._wait(entry)
 
     def _waited_too_long(self, entry: Pending, why: WaitReason) -> QueueTimeoutError:
         count = len(self.blocked)
@@ -495,7 +513,7 @@ class Serving:
         return dict.fromkeys((*self._ahead_asked, *map(_asked, short)))
 
     def _block(self, entry: Pending, placed: tuple[Part, ...] | Refusal | Shortage | None, kind: Alike | None) -> None:
-        self.blocked.append(entry)
+        self._wait(entry, kind)
         if isinstance(placed, Shortage):
             self.shortages[entry.kernel_id] = placed
             if entry.devices is None:
@@ -506,12 +524,11 @@ class Serving:
         else:
             self.capacity = self.capacity.close(entry.devices.parts)
         self._hold_back(claim := self._claim_of(entry))
-        if kind is not None:
-            self.like[entry.kernel_id] = kind
-            if not isinstance(placed, tuple):
-                self._alike.note(kind, Blocked(placed if isinstance(placed, Shortage) else None, claim))
-            elif claim is None or len(claim.models) == 1:
-                self._alike.note(kind, Blocked(None, claim, self.capacity, len(self._ahead_asked)))
+        is_fixed = claim is None or len(claim.models) == 1
+        if kind is not None and not isinstance(placed, tuple):
+            kind.blocked = Blocked(placed if isinstance(placed, Shortage) else None, claim, is_fixed)
+        elif kind is not None and is_fixed:
+            kind.blocked = Blocked(None, claim, is_fixed, self.capacity, len(self._ahead_asked))
 
 
 def _asked(entry: Pending) -> Asked:
@@ -521,8 +538,7 @@ def _asked(entry: Pending) -> Asked:
 def serve(snapshot: LedgerSnapshot, order: Iterable[Pending], now: float, quotas: TeamQuotas | None = None) -> Serving:
     """Serve the requests in this order. *quotas* are those of the snapshot, where they are known."""
     serving = Serving(snapshot, now, TeamQuotas.of(snapshot) if quotas is None else quotas)
-    for entry in order:
-        serving.serve(entry)
+    serving.serve(order)
     return serving
 
 

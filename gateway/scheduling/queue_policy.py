@@ -20,6 +20,7 @@ from jupyter_aliquot.provisioner.resources import Grant
 
 # A request that waited so long goes before all that did not, as it came: none waits for ever.
 PATIENCE_SECONDS = 3600.0
+_FIRST = (-1.0,)
 
 
 @dataclass(frozen=True)
@@ -71,12 +72,20 @@ def by_policy(
     """Return the requests, which are in order of arrival, in the order that the policy *name* gives them."""
     if name not in (Order.LAS, Order.GITTINS, Order.SRTF):
         return list(requests)
+    if all(now - one.since >= PATIENCE_SECONDS for one in requests):
+        return list(requests)
     order, services = Order(name), attained(holdings, now)
+    # Requests of one owner, or of one estimate, have one key.
+    known: dict[tuple[str, float | None], tuple[float, ...]] = {}
 
     def key(one: _Request) -> tuple[float, ...]:
         if now - one.since >= PATIENCE_SECONDS:
-            return (-1.0,)
-        attained_before, estimate = services.get(one.owner, 0.0), one.wish.seconds
-        return urgency(order, attained=attained_before, estimate=estimate, past=past.services)
+            return _FIRST
+        asked = (one.owner, one.wish.seconds)
+        found = known.get(asked)
+        if found is None:
+            had = services.get(one.owner, 0.0)
+            found = known[asked] = urgency(order, attained=had, estimate=one.wish.seconds, past=past.services)
+        return found
 
     return sorted(requests, key=key)

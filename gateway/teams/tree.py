@@ -139,7 +139,7 @@ class TeamTree:
 
     def surplus_parts(self, teams: Iterable[str]) -> dict[str, float]:
         """Return the part of what no team uses that each of these teams may have: by weight and past use."""
-        return surplus_parts({team: self._weight(team) for team in teams}, self.usage)
+        return surplus_parts({team: self.weight(team) for team in teams}, self.usage)
 
     def dominant_share(self, team: str, parts: Mapping[str, float]) -> float:
         """Return what the team borrows of a model's GPUs at most, by its part of ``surplus_parts``.
@@ -152,7 +152,7 @@ class TeamTree:
     def used_share(self, team: str) -> float:
         """Return the team's largest part of a model's GPUs, by its weight."""
         parts = (self.used(team, one) / max(1, self.gpus.get(one, 0)) for one in self.quotas.models)
-        return max(parts, default=0.0) / self._weight(team)
+        return max(parts, default=0.0) / self.weight(team)
 
     def may_reclaim(self, team: str, victim: str, model: str, more: int) -> bool:
         """Return whether so much more for the team may be taken from a team that borrows.
@@ -167,7 +167,7 @@ class TeamTree:
             return False
         return all(self.borrowed(one, model) > 0 for one in theirs)
 
-    def _weight(self, team: str) -> float:
+    def weight(self, team: str) -> float:
         return self.quotas.teams[team].weight if team in self.quotas.teams else 1.0
 
     def _kept_on_way(self, team: str, model: str) -> tuple[tuple[str, int], ...]:

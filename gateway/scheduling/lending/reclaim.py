@@ -18,7 +18,8 @@ from jupyter_aliquot.gpu_hook.placement.placement import Part
 from jupyter_aliquot.provisioner.resources import WorkloadClass
 
 from .backfill import backfilled_before
-from .team_quotas import Claimant, TeamQuotas, ranked
+from .team_order import ranked
+from .team_quotas import Claimant, TeamQuotas
 
 # A kernel that may leave, and whether it does for a quota.
 Candidate = tuple[Holding, bool]

@@ -5,10 +5,8 @@ Pure. The arithmetic is in ``teams.tree``; this module counts kernels and device
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from heapq import heapify, heappop, heapreplace
 from itertools import product
 
 from jupyter_aliquot.gateway.planning.colocation import Neighbor
@@ -98,24 +96,37 @@ class TeamQuotas:
     @staticmethod
     def of(snapshot: LedgerSnapshot) -> TeamQuotas | None:
         """Return the quotas with all that the ledger's kernels hold; None without a quota file."""
-        quotas = snapshot.quotas
-        if quotas is None:
+        found = TeamQuotas.unused(snapshot)
+        if found is None:
             return None
-        models, names, gpus = _devices_of(snapshot, quotas)
-        tree = TeamTree(quotas, gpus, usage=snapshot.past.usage)
-        found, own = TeamQuotas(tree, models, names), tree.own
-        known = snapshot.kept.uses_under(quotas, models, len(snapshot.holdings))
+        own, known = found.tree.own, snapshot.kept.uses(len(snapshot.holdings))
         for kernel_id, holding in snapshot.holdings.items():
             before = known.get(kernel_id)
             if before is None or before[0] is not holding:
-                before = known[kernel_id] = (holding, tuple(found.uses_of(holding)))
-            for use in before[1]:
-                key = (use.team, use.model)
-                own[key] = own.get(key, 0) + use.hundredths
+                uses = found.uses_of(holding)
+                before = known[kernel_id] = (holding, [((use.team, use.model), use.hundredths) for use in uses])
+            for key, hundredths in before[1]:
+                own[key] = own.get(key, 0) + hundredths
         for holding in snapshot.ending.values():
             for use in found.uses_of(holding):
-                tree.add(use.team, use.model, use.hundredths)
+                found.tree.add(use.team, use.model, use.hundredths)
         return found
+
+    @staticmethod
+    def unused(snapshot: LedgerSnapshot) -> TeamQuotas | None:
+        """Return the quotas as if no kernel held anything; None without a quota file."""
+        quotas, kept = snapshot.quotas, snapshot.kept
+        if quotas is None:
+            return None
+        devices = snapshot.capacity().devices  # the same object while nodes and their devices are
+        found = kept.teams_under(quotas, devices)
+        if found is None:
+            models, names, gpus = _devices_of(snapshot, quotas)
+            found = TeamQuotas(TeamTree(quotas, gpus), models, names)
+            found._known.update({"shown": found.shown_models, ("wished", ()): found._models_wished(())})
+            kept.note_teams(quotas, devices, found)
+        tree = replace(found.tree, own={}, _used={}, usage=snapshot.past.usage)
+        return replace(found, tree=tree, _known=dict(found._known))
 
     @property
     def quotas(self) -> Quotas:
@@ -206,21 +217,21 @@ class TeamQuotas:
         """Return the models to try: first those of which the team is owed enough."""
         if claimant.devices is not None:
             return list(dict.fromkeys(self._model(part.uuid) for part in claimant.devices.parts))
-        models = self._models_wished(claimant)
+        models = self._models_wished(claimant.models)
         if len(models) < 2:
             return list(models)
         team = self.team_of(claimant.owner, claimant.groups)
         order = {model: place for place, model in enumerate(self.shown_models)}
         return sorted(models, key=lambda one: (self.tree.within_quota(team, one) < claimant.more, order[one]))
 
-    def _models_wished(self, claimant: Claimant) -> tuple[str, ...]:
-        """Return the models of the devices that the request takes, each once: quotas name their own."""
-        key = ("wished", claimant.models)
+    def _models_wished(self, wished: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the models of the devices that a request takes, each once: quotas name their own."""
+        key = ("wished", wished)
         if key not in self._known:
             found = (
                 model
                 for uuid, model in self.models.items()
-                if not claimant.models or any(is_of_model(self.names.get(uuid, ""), one) for one in claimant.models)
+                if not wished or any(is_of_model(self.names.get(uuid, ""), one) for one in wished)
             )
             self._known[key] = tuple(dict.fromkeys(found))
         return self._known[key]
@@ -312,73 +323,3 @@ def _devices_of(snapshot: LedgerSnapshot, quotas: Quotas) -> tuple[dict[str, str
             if not device.is_lost:
                 gpus[model] = gpus.get(model, 0) + node.hundredths_of(device.uuid)
     return models, names, gpus
-
-
-def ranked(quotas: TeamQuotas, claimants: Sequence[Claimant]) -> list[int]:
-    """Return the order in which to serve these requests, as their places in the sequence.
-
-    Requests within their team's quota come first, as they arrived. Then the team goes next that
-    borrows the least for its weight, and for what it borrowed before. With the order ``drf`` the
-    weight counts for all requests.
-    """
-    return _Ranking(quotas, claimants).run()
-
-
-# The key of a team whose next request is that at this place: whether it borrows, its share, the place, the team.
-_Key = tuple[bool, float, int, str]
-
-
-class _Ranking:
-    """The requests of each team, and what all teams hold once those that are ranked have their shares."""
-
-    def __init__(self, quotas: TeamQuotas, claimants: Sequence[Claimant]) -> None:
-        self._quotas, self._claimants = quotas.drafted(), claimants
-        self._more = [one.more for one in claimants]
-        self._queues: dict[str, deque[int]] = {}
-        teams: dict[tuple[str, frozenset[str]], str] = {}
-        for place, one in enumerate(claimants):
-            asker = (one.owner, one.groups)
-            if asker not in teams:
-                teams[asker] = quotas.team_of(*asker)
-            self._queues.setdefault(teams[asker], deque()).append(place)
-        self._parts = quotas.tree.surplus_parts(self._queues)
-        self._is_drf = quotas.quotas.order == "drf"
-        shown = quotas.shown_models
-        self._only = shown if len(shown) == 1 else None
-
-    def run(self) -> list[int]:
-        """Return the order."""
-        order, queues, heads = list[int](), self._queues, [self._key(team) for team in self._queues]
-        above = {one.name for team in queues for one in self._quotas.quotas.ancestors(team)[1:]}
-        heapify(heads)
-        while heads:
-            team = heads[0][-1]
-            # A request of a team below changes what a team holds: its key has grown since.
-            if team in above and (now := self._key(team)) != heads[0]:
-                heapreplace(heads, now)
-                continue
-            place = queues[team].popleft()
-            order.append(place)
-            self._quotas.hold_back(team, self._models(place), self._more[place])
-            if queues[team]:
-                heapreplace(heads, self._key(team))
-            else:
-                heappop(heads)
-        return order
-
-    def _models(self, place: int) -> Sequence[str]:
-        claimant = self._claimants[place]
-        return self._only if self._only and not claimant.models else self._quotas.models_for(claimant)
-
-    def _key(self, team: str) -> _Key:
-        place, tree = self._queues[team][0], self._quotas.tree
-        more = self._more[place]
-        is_borrowing = True
-        for model in self._models(place) if team != ROOT else ():  # without a team it borrows whatever it takes
-            if tree.within_quota(team, model) >= more:
-                is_borrowing = False
-        if is_borrowing:
-            share = tree.dominant_share(team, self._parts)
-        else:
-            share = tree.used_share(team) if self._is_drf else 0.0
-        return is_borrowing, share, place, team

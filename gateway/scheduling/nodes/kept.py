@@ -7,7 +7,7 @@ ledger hands it from each snapshot to the next; nothing else writes it.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,12 +21,13 @@ from .reports import Node
 if TYPE_CHECKING:
     from jupyter_aliquot.gateway.scheduling.capacity import Capacity
     from jupyter_aliquot.gateway.scheduling.ledger import Holding
-    from jupyter_aliquot.gateway.teams.tree import Use
+    from jupyter_aliquot.gateway.scheduling.lending.team_quotas import TeamQuotas
     from jupyter_aliquot.gateway.teams.values import Quotas
 
 # The uses of kernels that have ended are dropped beyond so many.
 _MOST_ENDED = 1000
-Uses = dict[str, "tuple[Holding, tuple[Use, ...]]"]
+# Of each kernel the grant, and by team and model the hundredths that it counts.
+Uses = dict[str, "tuple[Holding, Sequence[tuple[tuple[str, str], int]]]"]
 
 
 class Marks(NamedTuple):
@@ -59,20 +60,41 @@ class KeptNodes:
     empty: Capacity | None = None
 
 
+@dataclass(eq=False)
+class KeptTeams:
+    """The findings of a quota file for the devices of all nodes, while both are the same."""
+
+    quotas: Quotas
+    devices: Sequence[CapacityDevice]
+    unused: TeamQuotas
+    uses: Uses = field(default_factory=dict)
+
+
 class Kept:
     """The findings that the snapshots of one ledger share."""
 
     def __init__(self) -> None:
         self._nodes = KeptNodes()
-        self._uses: Uses = {}
-        self._quotas: Quotas | None = None
-        self._models: Mapping[str, str] = {}
+        self._teams: KeptTeams | None = None
 
-    def uses_under(self, quotas: Quotas, models: Mapping[str, str], kernels: int) -> Uses:
+    def teams_under(self, quotas: Quotas, devices: Sequence[CapacityDevice]) -> TeamQuotas | None:
+        """Return the quotas without any kernel, if they were found for this file and these devices."""
+        known = self._teams
+        is_same = known is not None and known.quotas is quotas and known.devices is devices
+        return known.unused if known is not None and is_same else None
+
+    def note_teams(self, quotas: Quotas, devices: Sequence[CapacityDevice], unused: TeamQuotas) -> None:
+        """Note the quotas without any kernel. What grants count for their teams is found anew."""
+        self._teams = KeptTeams(quotas, devices, unused)
+
+    def uses(self, kernels: int) -> Uses:
         """Return what grants count for their teams, by kernel, as far as it was found with these quotas and devices."""
-        if quotas is not self._quotas or models != self._models or len(self._uses) > kernels + _MOST_ENDED:
-            self._uses, self._quotas, self._models = {}, quotas, models
-        return self._uses
+        known = self._teams
+        if known is None:
+            return {}
+        if len(known.uses) > kernels + _MOST_ENDED:
+            known.uses = {}
+        return known.uses
 
     def look_at(self, nodes: Iterable[tuple[Node, Marks]], rule: tuple[object, ...]) -> KeptNodes:
         """Return the nodes as they are now. *rule*: see ``Kinds``."""
@@ -85,8 +107,8 @@ class Kept:
                 one = _kept(node, marks, one, kinds)
             found[marks.name] = one
         is_same = len(found) == len(before) and all(
-            name == other and one.devices is before[name].devices and one.room.rule == before[name].room.rule
-            for (name, one), other in zip(found.items(), before, strict=True)
+            one is was or (name == other and one.devices is was.devices and one.room.rule == was.room.rule)
+            for (name, one), (other, was) in zip(found.items(), before.items(), strict=True)
         )
         devices = known.devices if is_same else Devices(chain.from_iterable(one.devices for one in found.values()))
         self._nodes = KeptNodes(found, devices, kinds, known.empty if is_same else None)

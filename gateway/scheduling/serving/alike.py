@@ -6,7 +6,7 @@ team, waits already. A kernel that changes its size may free some: then all are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_aliquot.gateway.planning.colocation import NO_LOADS
@@ -17,8 +17,29 @@ if TYPE_CHECKING:
     from jupyter_aliquot.gateway.scheduling.lending.team_quotas import Shortage, TeamQuotas
     from jupyter_aliquot.gateway.scheduling.planner import Pending
 
-# Who asks, as far as that matters; the size; the kernelspec, where it tells a load; whether it is new.
-Alike = tuple[str, str, str, bool]
+class Alike:
+    """A kind of requests that a plan decides alike, and how the first of them waits; None: none is known to."""
+
+    __slots__ = ("blocked", "joined")
+
+    def __init__(self) -> None:
+        self.blocked: Blocked | None = None
+        # How many joined it since what is set aside for them was claimed last.
+        self.joined = 0
+
+    def claimed(self) -> Claim:
+        """Return what is set aside for all that joined it; none of them counts from now on."""
+        assert self.blocked is not None and self.blocked.claim is not None
+        claim, joined = self.blocked.claim, self.joined
+        self.joined = 0
+        return claim._replace(more=joined * claim.more)
+
+    def waits(self, capacity: Capacity, ahead: Sized) -> Blocked | None:
+        """Return how its first request waits, with this capacity and these sizes ahead; None if none is known to."""
+        found = self.blocked
+        if found is None or found.capacity is None:
+            return found
+        return found if found.capacity is capacity and found.sizes == len(ahead) else None
 
 
 class Claim(NamedTuple):
@@ -33,11 +54,13 @@ class Blocked(NamedTuple):
     """The first request of its kind that waits: for its team's quota, or for room.
 
     One that has room, which it may not take before those ahead, waits while the ``capacity`` is the same, and so
-    many ``sizes`` are ahead. ``claim``: what is set aside for each; None without quotas.
+    many ``sizes`` are ahead. ``claim``: what is set aside for each; None without quotas. It ``is_fixed`` where the
+    request takes one model: of several, the one of which it is taken depends on what others have.
     """
 
     shortage: Shortage | None
     claim: Claim | None
+    is_fixed: bool
     capacity: Capacity | None = None
     sizes: int = 0
 
@@ -49,36 +72,31 @@ class AlikeRequests:
         self._quotas, self._now, self._by_owner = quotas, now, by_owner
         self._has_loads = snapshot.loads is not NO_LOADS
         self._locality_seconds = 0.0 if snapshot.quotas is None else snapshot.quotas.locality_seconds
-        self._askers: dict[tuple[str, frozenset[str]], str] = {}
-        self._blocked: dict[Alike, Blocked] = {}
+        # By who asks, as far as that matters; the size; the kernelspec, where it tells a load; whether it is new.
+        self._kinds: dict[tuple[str, str, str, bool], Alike] = {}
+        # The same by the text of a request's kind: of those that are new, and of the others.
+        self._new: dict[str, Alike] = {}
+        self._old: dict[str, Alike] = {}
 
     def kind_of(self, entry: Pending) -> Alike | None:
         """Return the kind of a request for new devices; None for another one, and at its deadline."""
-        if entry.returns_to is not None or entry.held is not None or entry.replaces or entry.is_preempting:
+        text, deadline = entry.kind, entry.deadline
+        if not text or (deadline is not None and self._now >= deadline):
             return None
-        if entry.deadline is not None and self._now >= entry.deadline:
-            return None
-        asker = self._askers.get((entry.owner, entry.teams))
-        if asker is None:
-            asker = self._askers[entry.owner, entry.teams] = self._asker(entry)
         is_new = self._now - entry.since < self._locality_seconds
-        return asker, entry.alike, entry.kernelspec if self._has_loads else "", is_new
-
-    def blocked(self, kind: Alike, capacity: Capacity, sizes: int) -> Blocked | None:
-        """Return how the first request of a kind waits; None if none is known to wait."""
-        found = self._blocked.get(kind)
-        if found is None or found.capacity is None:
-            return found
-        return found if found.capacity is capacity and found.sizes == sizes else None
-
-    def note(self, kind: Alike, found: Blocked) -> None:
-        """Note that a request of a kind waits."""
-        self._blocked[kind] = found
+        known = self._new if is_new else self._old
+        kind = known.get(text)
+        if kind is None:
+            kind = known[text] = self._kind_of(entry, is_new=is_new)
+        return kind
 
     def forget(self) -> None:
         """Decide about all anew."""
-        self._blocked.clear()
+        for kind in self._kinds.values():
+            kind.blocked = None
 
-    def _asker(self, entry: Pending) -> str:
+    def _kind_of(self, entry: Pending, *, is_new: bool) -> Alike:
         team = "" if self._quotas is None else self._quotas.team_of(entry.owner, entry.teams)
-        return f"{team}\n{entry.owner}" if self._by_owner or self._has_loads else team
+        asker = f"{team}\n{entry.owner}" if self._by_owner or self._has_loads else team
+        key = (asker, entry.alike, entry.kernelspec if self._has_loads else "", is_new)
+        return self._kinds.setdefault(key, Alike())

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jupyter_aliquot.gateway.scheduling.foreseeing.never import never_fits
-from jupyter_aliquot.gateway.scheduling.lending.team_quotas import TeamQuotas, ranked
+from jupyter_aliquot.gateway.scheduling.lending.team_order import in_order
+from jupyter_aliquot.gateway.scheduling.lending.team_quotas import TeamQuotas
 from jupyter_aliquot.gateway.scheduling.queue_policy import by_policy
 from jupyter_aliquot.gateway.scheduling.resize import needs_capacity
 
@@ -30,7 +31,9 @@ def queue_order(
     freeing: list[Pending] = []
     rest: list[Pending] = []
     for one in pending:
-        if one.is_preempting:
+        if one.kind:
+            rest.append(one)
+        elif one.is_preempting:
             first.append(one)
         elif (one.held is not None or one.replaces) and _frees_capacity(snapshot, capacity, one):
             freeing.append(one)
@@ -38,7 +41,7 @@ def queue_order(
             rest.append(one)
     if quotas is not None:
         rest = _by_policies(snapshot, quotas, rest, now)
-        rest = [rest[place] for place in ranked(quotas, [one.claimant for one in rest])]
+        rest = in_order(quotas, rest)
     return [*first, *freeing, *rest]
 
 

@@ -38,14 +38,17 @@ class Reasons:
         self._found: dict[tuple[Size, Held | None, float], WaitReason] = {}
         self._alike: dict[Alike, WaitReason] = {}
 
-    def of(self, entry: Pending) -> WaitReason:
-        """Return the reason: that of the first one like it, where the plan found it blocked like that."""
-        like = self._served.like.get(entry.kernel_id)
-        if like is None:
-            return self._worded(entry)
-        if like not in self._alike:
-            self._alike[like] = self._worded(entry)
-        return self._alike[like]
+    def all(self) -> list[WaitReason]:
+        """Return the reason of each: that of the first one like it, where the plan found it blocked like that."""
+        known, found = self._alike, list[WaitReason]()
+        for entry, like in zip(self._served.blocked, self._served.like, strict=True):
+            reason = None if like is None else known.get(like)
+            if reason is None:
+                reason = self._worded(entry)
+                if like is not None:
+                    known[like] = reason
+            found.append(reason)
+        return found
 
     def _worded(self, entry: Pending) -> WaitReason:
         found, models = self._of(entry), entry.wish.text
