@@ -45,6 +45,7 @@ class Hierarchy:
         for fault in faults(parents):
             raise HierarchyError(fault)
         self._children: dict[str, list[str]] = {}
+        self._apart: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self.ways: dict[str, tuple[str, ...]] = {}
         for name, parent in parents.items():
             self._children.setdefault(parent, []).append(name)
@@ -64,11 +65,12 @@ class Hierarchy:
 
     def apart(self, name: str, other: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return both ways up to the nearest name that is above both, without that."""
-        mine, theirs = self.way(name), self.way(other)
-        return (
-            tuple(one for one in mine if one not in theirs),
-            tuple(one for one in theirs if one not in mine),
-        )
+        found = self._apart.get((name, other))
+        if found is None:
+            mine, theirs = self.way(name), self.way(other)
+            left = tuple(one for one in mine if one not in theirs), tuple(one for one in theirs if one not in mine)
+            found = self._apart[name, other] = left
+        return found
 
 
 def faults(parents: Mapping[str, str]) -> Iterator[Fault]:

@@ -118,6 +118,12 @@ class Capacity:
         reserved = {uuid: self.reserved[uuid]} if uuid in self.reserved else {}
         return replace(self, devices=(device,), nodes={device.node: room}, reserved=reserved, closed=frozenset())
 
+    def of_node(self, name: str) -> Capacity:
+        """Return the capacity with none but on this node."""
+        found = replace(self, devices=Devices(self._by_node.get(name, ())), nodes={name: self.nodes[name]})
+        found.known.kinds = self.known.kinds
+        return found
+
     def of_model(self, model: str) -> Capacity:
         """Return the capacity with none but on devices of this model; an empty one stands for all."""
         key = ("model", model)

@@ -7,7 +7,7 @@ A kernel that cannot be swapped out ends only where its team's policy says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 
@@ -64,7 +64,7 @@ class State:
     """The state of a plan when a request does not fit.
 
     The kernels ``taken`` leave for an earlier request. ``kinds`` has the team and the models of each
-    kernel that a plan has looked at, and ``groups`` the kernels of each kind, once they are known.
+    kernel that a plan has looked at, and ``groups`` the kernels of each kind that may leave, once they are known.
     """
 
     snapshot: LedgerSnapshot
@@ -76,10 +76,12 @@ class State:
     groups: dict[Kind, list[Holding]] = field(default_factory=dict)
 
     def group(self, quotas: TeamQuotas) -> dict[Kind, list[Holding]]:
-        """Return the kernels of each kind, in the ledger's order."""
+        """Return the kernels of each kind that may leave for a quota, also those taken, in the ledger's order."""
         if not self.groups:
             for one in self.snapshot.holdings.values():
-                self.groups.setdefault(self.kind_of(quotas, one), []).append(one)
+                members = self.groups.setdefault(self.kind_of(quotas, one), [])
+                if _may_leave(self, one) and _has_run(self, quotas, one):
+                    members.append(one)
         return self.groups
 
     def kind_of(self, quotas: TeamQuotas, holding: Holding) -> Kind:
@@ -116,6 +118,8 @@ def _choose(
     chosen: list[Candidate] = []
     capacity, quotas = state.capacity, state.quotas
     kinds, known = state.kinds, dict[Kind, bool]()
+    # The models that the team may take, while the request fits on no node; None: it may fit anywhere.
+    fits_none_of = None if _parts(capacity, quotas, claimant) is not None else _allowed(quotas, claimant)
     for holding, is_for_quota in candidates:
         if is_for_quota:
             kind = kinds[holding.grant.kernel_id]
@@ -126,17 +130,64 @@ def _choose(
         known.clear()  # the answers are those of while no kernel more is chosen
         chosen.append((holding, is_for_quota))
         capacity, quotas = _without(state, capacity, quotas, [holding])
-        if (parts := _parts(capacity, quotas, claimant)) is not None:
-            break
-    else:
-        return None
-    for one in list(chosen):
-        rest = [each for each in chosen if each is not one]
+        where, allowed = capacity, _allowed(quotas, claimant)
+        fits_none_of, before = allowed, fits_none_of
+        if _lacks_quota(quotas, claimant, allowed):
+            continue
+        if allowed == before and claimant.devices is None:
+            where = capacity.of_node(capacity.node_of(state.snapshot.held(holding).parts))  # no other node changed
+        if _parts(where, quotas, claimant) is not None and (parts := _parts(capacity, quotas, claimant)) is not None:
+            return _needed(state, claimant, chosen, parts, quotas)
+    return None
+
+
+def _needed(
+    state: State, claimant: Claimant, chosen: list[Candidate], parts: tuple[Part, ...], quotas: TeamQuotas | None
+) -> tuple[list[Candidate], tuple[Part, ...]]:
+    """Return the chosen kernels that are needed beside the others, and the parts once they are gone.
+
+    *parts* and *quotas* are those once all of the chosen are gone.
+    """
+    rest = list(chosen)
+    for one in chosen:
+        fewer = [each for each in rest if each is not one]
+        staying = None if quotas is None else quotas.with_grant(one[0])
+        if one[0].is_leaving or _lacks_quota(staying, claimant, _allowed(staying, claimant)):
+            continue
+        if not _keeps(state, claimant, parts, one[0], staying):
+            left = _without(state, state.capacity, state.quotas, [holding for holding, _ in fewer])
+            found = _parts(*left, claimant)
+            if found is None:
+                continue
+            parts = found
+        rest, quotas = fewer, staying
+    if len(rest) < len(chosen):
         left = _without(state, state.capacity, state.quotas, [holding for holding, _ in rest])
-        fewer = _parts(*left, claimant)
-        if fewer is not None and not one[0].is_leaving:
-            chosen, parts = rest, fewer
-    return chosen, parts
+        parts = _parts(*left, claimant) or parts
+    return rest, parts
+
+
+def _keeps(
+    state: State, claimant: Claimant, parts: Sequence[Part], holding: Holding, staying: TeamQuotas | None
+) -> bool:
+    """Return whether the request has its parts also while a kernel stays, which is on another node.
+
+    *staying* are the quotas then: its team may still take these models.
+    """
+    nodes = [state.capacity.node_of(those) for those in (parts, state.snapshot.held(holding).parts)]
+    if claimant.devices is not None or nodes[0] == nodes[1]:
+        return False
+    return staying is None or staying.may_take(claimant, [part.uuid for part in parts])
+
+
+def _lacks_quota(quotas: TeamQuotas | None, claimant: Claimant, allowed: Collection[str]) -> bool:
+    """Return whether the claimant's team may take enough of no model, whatever is free."""
+    return quotas is not None and not allowed and bool(quotas.models_for(claimant))
+
+
+def _allowed(quotas: TeamQuotas | None, claimant: Claimant) -> frozenset[str]:
+    """Return the models of which the claimant's team may take what it needs."""
+    return frozenset() if quotas is None else frozenset(quotas.allowed(claimant))
 
 
 def _parts(capacity: Capacity, quotas: TeamQuotas | None, claimant: Claimant) -> tuple[Part, ...] | None:
@@ -166,6 +217,7 @@ def _candidates(state: State, kernel_id: str, claimant: Claimant, since: float) 
         return found
     groups = state.group(quotas)
     parts = quotas.tree.surplus_parts(dict.fromkeys(name for name, _ in groups))
+    known = state.taken.union(one.grant.kernel_id for one in backfilled)
     others: list[tuple[tuple[bool, bool, bool, float, float, str], Holding]] = []
     for kind, members in groups.items():
         # By the leaving of other teams' kernels no team comes to have more to give, and none to be owed more.
@@ -173,7 +225,7 @@ def _candidates(state: State, kernel_id: str, claimant: Claimant, since: float) 
             continue
         share = quotas.tree.dominant_share(kind[0], parts)
         for one in members:
-            if one not in backfilled and _can_leave(state, one) and _has_run(state, quotas, one):
+            if one.grant.kernel_id not in known:
                 is_normal = one.grant.request.workload_class is WorkloadClass.PRODUCTION
                 rank = (not one.is_leaving, bool(one.stays_because), is_normal)
                 others.append(((*rank, -share, -one.granted_at, one.grant.kernel_id), one))
@@ -197,9 +249,14 @@ def _returns_after(
 
 
 def _can_leave(state: State, holding: Holding) -> bool:
+    """Return whether the kernel may leave, and leaves for no earlier request."""
+    return holding.grant.kernel_id not in state.taken and _may_leave(state, holding)
+
+
+def _may_leave(state: State, holding: Holding) -> bool:
     """Return whether the kernel can be swapped out, or its team lets it be ended."""
     node = state.snapshot.node_of(holding.grant)
-    if holding.grant.kernel_id in state.taken or node.is_away or not node.can_evict:
+    if node.is_away or not node.can_evict:
         return False
     is_ended_instead = bool(holding.stays_because) and holding.is_confirmed and not holding.is_evicted
     return holding.can_be_evicted or (is_ended_instead and _may_be_ended(state.quotas, holding))

@@ -167,6 +167,14 @@ class TeamQuotas:
         """Return the quotas once these grants have ended."""
         return replace(self, tree=self.tree.plus([use for one in holdings for use in self.uses_of(one)], -1))
 
+    def with_grant(self, holding: Holding) -> TeamQuotas:
+        """Return the quotas once this grant holds its parts again."""
+        return replace(self, tree=self.tree.plus(self.uses_of(holding)))
+
+    def may_take(self, claimant: Claimant, uuids: Iterable[str]) -> bool:
+        """Return whether the claimant's team may take what it needs of the models of these devices."""
+        return {self._model(uuid) for uuid in uuids}.issubset(self.allowed(claimant))
+
     def drafted(self) -> TeamQuotas:
         """Return a copy in which its owner may ``hold_back`` until others see it."""
         return replace(self, tree=self.tree.draft())
@@ -243,7 +251,7 @@ class TeamQuotas:
         """
         refusal: Refusal | None = None
         capacity = capacity.under(self.overcommit_of(claimant))
-        models = [model for model in self.models_for(claimant) if not self._lacks(claimant, model)]
+        models = self.allowed(claimant)
         of_any = replace(claimant, models=()) if claimant.models else claimant
         for wished, model in product(claimant.models or ("",), models):
             placed = of_any.place(capacity.of_model(wished).without(self._devices_of_others(model)))
@@ -251,6 +259,10 @@ class TeamQuotas:
                 return placed
             refusal = refusal or placed
         return refusal or self.shortage(claimant) or claimant.place(capacity)
+
+    def allowed(self, claimant: Claimant) -> list[str]:
+        """Return the models of which the team may take what the request needs, in the order to try them."""
+        return [model for model in self.models_for(claimant) if not self._lacks(claimant, model)]
 
     def _devices_of_others(self, model: str) -> frozenset[str]:
         """Return the devices of all models but this one."""

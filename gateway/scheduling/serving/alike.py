@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from jupyter_aliquot.gateway.scheduling.lending.team_quotas import Shortage, TeamQuotas
     from jupyter_aliquot.gateway.scheduling.planner import Pending
 
+
 class Alike:
     """A kind of requests that a plan decides alike, and how the first of them waits; None: none is known to."""
 
@@ -29,7 +30,8 @@ class Alike:
 
     def claimed(self) -> Claim:
         """Return what is set aside for all that joined it; none of them counts from now on."""
-        assert self.blocked is not None and self.blocked.claim is not None
+        assert self.blocked is not None
+        assert self.blocked.claim is not None
         claim, joined = self.blocked.claim, self.joined
         self.joined = 0
         return claim._replace(more=joined * claim.more)
