@@ -419,16 +419,18 @@ class Admission:
         self._rank()
         # 6. Commit each with its agent, 7. deliver it, 8. requeue: a request that is not delivered
         # keeps its place.
-        self._ask_others(snapshot, planned, heads)
-        own = planned.on("", snapshot)
+        of_nodes = planned.by_node(snapshot)
+        self._ask_others(snapshot, of_nodes, heads)
+        own = of_nodes.get("", Plan())
         await in_groups([partial(self._commits.commit, heads[one.kernel_id], one, self._own) for one in own.admissions])
         # 9. Evict: the agent reports when the capacity of these kernels is free.
         await self.evictor.carry_out(self._agent, snapshot.node.name, own.evictions)
 
-    def _ask_others(self, snapshot: LedgerSnapshot, planned: Plan, heads: Mapping[str, Waiting]) -> None:
+    def _ask_others(self, snapshot: LedgerSnapshot, of_nodes: Mapping[str, Plan], heads: Mapping[str, Waiting]) -> None:
         """Give each lane what was planned for its node; a busy one gets it in a later cycle."""
+        nothing = Plan()
         for node in snapshot.others:
-            lane, there = self._lanes.of(node.name), planned.on(node.name, snapshot)
+            lane, there = self._lanes.of(node.name), of_nodes.get(node.name, nothing)
             if lane is not None and lane.is_open:
                 asked = [self._asked(lane, heads[one.kernel_id], one) for one in there.admissions]
                 tells = self.evictor.has_work(node, there.evictions) and lane.is_news(there.evictions)

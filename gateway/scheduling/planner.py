@@ -13,7 +13,7 @@ counts on its capacity. An evicted kernel returns to its devices.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
@@ -173,15 +173,19 @@ class Plan:
     # The kernels that leave their GPU for waiting requests.
     evictions: tuple[Evict, ...] = ()
 
-    def on(self, node: str, snapshot: LedgerSnapshot) -> Plan:
-        """Return the admissions and evictions of one node; that of the gateway's own is empty."""
+    def by_node(self, snapshot: LedgerSnapshot) -> Mapping[str, Plan]:
+        """Return the admissions and evictions of each node that has any; the gateway's own has no name here."""
         if not snapshot.others:
-            return self
+            return {"": self}
         capacity, others = snapshot.capacity(), {one.name for one in snapshot.others}
-        placed = tuple(one for one in self.admissions if capacity.node_of(one.parts) == node)
-        names = {one.kernel_id: snapshot.holdings[one.kernel_id].grant.node for one in self.evictions}
-        there = {kernel_id for kernel_id, name in names.items() if (name if name in others else "") == node}
-        return Plan(placed, evictions=tuple(one for one in self.evictions if one.kernel_id in there))
+        admissions, evictions = dict[str, list[Admit]](), dict[str, list[Evict]]()
+        for admit in self.admissions:
+            admissions.setdefault(capacity.node_of(admit.parts), []).append(admit)
+        for evict in self.evictions:
+            name = snapshot.holdings[evict.kernel_id].grant.node
+            evictions.setdefault(name if name in others else "", []).append(evict)
+        nodes = dict.fromkeys((*admissions, *evictions))
+        return {node: Plan(tuple(admissions.get(node, ())), evictions=tuple(evictions.get(node, ()))) for node in nodes}
 
     def without(self, gone: Collection[str]) -> Plan:
         """Return the plan without the evictions for these requests, which left meanwhile."""
