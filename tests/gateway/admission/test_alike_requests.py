@@ -8,8 +8,12 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
+from jupyter_aliquot.gateway.scheduling.cordons import Cordon
 from jupyter_aliquot.gateway.scheduling.ledger import Device, Holding, KernelRef, LedgerSnapshot, Node
+from jupyter_aliquot.gateway.scheduling.lending.team_order import in_order, ranked
+from jupyter_aliquot.gateway.scheduling.lending.team_quotas import TeamQuotas
 from jupyter_aliquot.gateway.scheduling.nodes import ranking
 from jupyter_aliquot.gateway.scheduling.nodes.kept import Kept
 from jupyter_aliquot.gateway.scheduling.nodes.ranking import Found, Kinds
@@ -69,13 +73,39 @@ class Cluster:
             grown = self.ledger.with_parts(kernel_id, request, admit.parts)
             self.ledger = replace(grown, holdings=MappingProxyType({**grown.holdings, kernel_id: holding}))
 
+    def change(self, what: str, queue: list[Pending]) -> list[Pending]:
+        """Change one thing, and return the queue after that."""
+        if what == "end" and self.ledger.holdings:
+            self.ledger = self.ledger.without(self.random.choice(sorted(self.ledger.holdings)))
+        elif what == "start":
+            self.start(f"s{self.random.randrange(1000)}", is_backfilled=self.random.random() < 0.2)
+        elif what == "ask":
+            return [*queue, *(replace(one, kernel_id=f"new{one.kernel_id}{len(queue)}") for one in self.new(3))]
+        elif what == "withdraw" and queue:
+            gone = self.random.choice(queue)
+            return [one for one in queue if one is not gone]
+        elif what == "quotas":
+            text = self.random.choice(FILES)
+            self.ledger = replace(self.ledger, quotas=read_quotas(text, "aliquot.yaml") if text else None)
+        elif what == "cordon":
+            names = [node.name for node in self.ledger.others if self.random.random() < 0.4]
+            self.ledger = replace(self.ledger, cordons=dict.fromkeys(names, Cordon("ada", 0.0)))
+        elif what == "evicting":
+            some = (replace(node, evicted=self.random.choice((None, frozenset()))) for node in self.ledger.others)
+            self.ledger = replace(self.ledger, others=tuple(some))
+        return queue
+
     def queue(self, count: int) -> list[Pending]:
         grows = [
             Pending(kernel_id, one.grant.owner, self.request(), 50.0, held=held_of(one.grant))
             for kernel_id, one in self.ledger.holdings.items()
             if self.random.random() < 0.1
         ]
-        return grows + [
+        return grows + self.new(count)
+
+    def new(self, count: int) -> list[Pending]:
+        """Return requests for new kernels."""
+        return [
             Pending(
                 f"p{at}",
                 f"u{self.random.randrange(5)}",
@@ -118,6 +148,34 @@ def test_a_plan_is_that_of_a_gateway_which_planned_nothing_before(seed: int, mon
         if cluster.ledger.holdings:
             cluster.ledger = cluster.ledger.without(cluster.random.choice(sorted(cluster.ledger.holdings)))
         cluster.start(f"new{at}")
+
+
+CHANGES = ("end", "start", "ask", "withdraw", "quotas", "cordon", "evicting", "time")
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000), st.lists(st.sampled_from(CHANGES), max_size=8))
+def test_a_plan_after_any_changes_is_the_plan_from_scratch(seed: int, changes: list[str]) -> None:
+    cluster = Cluster(seed)
+    queue, now = cluster.queue(15), NOW
+    for what in ("", *changes):
+        queue = cluster.change(what, queue)
+        now += 4000.0 if what == "time" else 1.0
+        anew, asked_anew = replace(cluster.ledger, kept=Kept()), [replace(one) for one in queue]
+        found, want = plan(cluster.ledger, queue, now), plan(anew, asked_anew, now)
+        assert (decisions(found), found.waiting) == (decisions(want), want.waiting)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.integers(0, 40))
+def test_requests_sorted_by_shares_are_in_the_order_of_one_after_the_other(seed: int, count: int) -> None:
+    cluster = Cluster(seed)
+    queue = cluster.queue(count)
+    for text in FILES[1:]:
+        quotas = TeamQuotas.of(replace(cluster.ledger, quotas=read_quotas(text, "aliquot.yaml"), kept=Kept()))
+        assert quotas is not None
+        want = [queue[place] for place in ranked(quotas, [one.claimant for one in queue])]
+        assert in_order(quotas, queue) == want
 
 
 def test_a_plan_that_found_many_kinds_of_nodes_leaves_none_of_them_to_the_next() -> None:
