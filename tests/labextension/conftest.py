@@ -37,8 +37,8 @@ else:
 _WITHOUT_OPTIMIZING = "--js-flags=--no-opt --no-maglev"
 # The page polls every quarter of a second: tests wait for the state that they test, and never long.
 _FAST: dict[str, dict[str, Any]] = {"@jupyter-aliquot/labextension:plugin": {"refreshInterval": 0.5}}
-
-
+# An animation over each start: a seventh of a page's load.
+_SPLASH = ("@jupyterlab/apputils-extension:splash",)
 _T = TypeVar("_T")
 _kept: dict[str, Any] = {}  # what modules of this folder share, by name
 _closing = ExitStack()
@@ -78,13 +78,13 @@ def _end_kept() -> None:
 @pytest.fixture(scope="module")
 def a_plain_lab() -> LabProcess:
     """JupyterLab with our lab extension, on a server without our server extension."""
-    return _keep("plain", lambda: LabProcess(with_aliquot=False, settings=_FAST))
+    return _keep("plain", lambda: LabProcess(with_aliquot=False, settings=_FAST, disabled=_SPLASH))
 
 
 @pytest.fixture(scope="module")
 def an_aliquot_lab() -> LabProcess:
     """JupyterLab with both extensions: a real gateway, a real node agent, real kernels."""
-    return _keep("aliquot", lambda: LabProcess(with_aliquot=True, settings=_FAST))
+    return _keep("aliquot", lambda: LabProcess(with_aliquot=True, settings=_FAST, disabled=_SPLASH))
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,8 @@ _OURS = "@jupyter-aliquot"  # in the address of each script of ours
 _NETWORK_CHANGED = "ERR_NETWORK_CHANGED"
 _CUT_OFF = (_NETWORK_CHANGED, "Failed to fetch")
 _PALETTE_TRIES = 20
+_IS_UP = "() => globalThis.jupyterapp?.restored.then(() => true)"
+_LOOK_MS = 50  # by default Playwright looks before each of 60 pictures a second
 _HAS_SHORTCUTS = """
 () => jupyterapp.commands.keyBindings.some(binding => binding.command === "apputils:activate-command-palette")
 """
@@ -65,6 +67,7 @@ class LabPage:
         self.wait_until_up()
 
     def wait_until_up(self) -> None:
+        self.page.wait_for_function(_IS_UP, polling=_LOOK_MS)
         self.page.locator("#jupyterlab-splash").wait_for(state="detached")
         self.tab.wait_for()
 
@@ -73,7 +76,7 @@ class LabPage:
         self.page.set_viewport_size(VIEWPORT)
         self.page.evaluate(_CLEAR)
         self.page.locator(".jp-Dialog").wait_for(state="detached")
-        self.page.locator(".Toastify__toast").first.wait_for(state="detached")
+        self.page.wait_for_function(_DISMISS_TOASTS, polling=_LOOK_MS)  # more come while the first ones leave
         self.errors.clear()
 
     def look_for_kernels(self) -> None:
@@ -186,7 +189,7 @@ class NotebookPage(LabPage):
         self.wait_until_up()
 
     def wait_until_up(self) -> None:
-        self.page.wait_for_function("() => globalThis.jupyterapp?.restored.then(() => true)")
+        self.page.wait_for_function(_IS_UP, polling=_LOOK_MS)
         self.page.locator(".jp-NotebookPanel-toolbar").wait_for()
 
     def wait_until_attached(self, path: str) -> None:
@@ -197,9 +200,13 @@ class NotebookPage(LabPage):
 # it.
 _CLEAR = """() => {
     document.querySelectorAll('.jp-Dialog .jp-Dialog-footer button:first-child').forEach(button => button.click());
-    document.querySelectorAll('.Toastify__close-button').forEach(button => button.click());
     [...jupyterapp.shell.widgets('main')].forEach(widget => widget.dispose());
     jupyterapp.shell.collapseLeft();
+}"""
+# Without an id, the command dismisses all; some would stay for ever.
+_DISMISS_TOASTS = """async () => {
+    await jupyterapp.commands.execute('apputils:dismiss-notification');
+    return document.querySelector('.Toastify__toast') === null;
 }"""
 _UNTIL_NOTED = """async () => {
     const { serviceManager, shell } = jupyterapp;

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
     from tests.labextension.gpu_cells import hold
     from tests.labextension.lab_page import LabPage
     from tests.labextension.lab_process import LabProcess
@@ -23,10 +21,10 @@ pytestmark = pytest.mark.browser
 
 
 def test_the_running_panel_lists_gpu_kernels_moves_their_memory_and_shuts_them_down(
-    an_aliquot_lab: LabProcess, a_page: Page
+    an_aliquot_lab: LabProcess, a_real_lab: LabPage
 ) -> None:
+    lab, a_page = a_real_lab, a_real_lab.page
     path = an_empty_notebook(an_aliquot_lab.notebooks, "runs.ipynb", "python3.gpu-0.25", hold(64))
-    lab = LabPage(a_page).open(an_aliquot_lab.lab_url)
     lab.open_notebook(path, "python3.gpu-0.25")
     lab.start_command("notebook:run-all-cells")
     a_page.locator(".jp-OutputArea-output", has_text="held!").wait_for()
@@ -55,11 +53,10 @@ def test_the_running_panel_lists_gpu_kernels_moves_their_memory_and_shuts_them_d
     )
 
 
-def test_the_running_panel_says_why_the_server_refused(an_aliquot_lab: LabProcess, a_page: Page) -> None:
+def test_the_running_panel_says_why_the_server_refused(an_aliquot_lab: LabProcess, a_real_lab: LabPage) -> None:
+    lab, a_page = a_real_lab, a_real_lab.page
     source = f"{hold(64)}\nimport time\ntime.sleep(600)"
-    an_aliquot_lab.end_kernels()
     path = an_empty_notebook(an_aliquot_lab.notebooks, "busy.ipynb", "python3.gpu-0.25", source)
-    lab = LabPage(a_page).open(an_aliquot_lab.lab_url)
     lab.open_notebook(path, "python3.gpu-0.25")
     lab.start_command("notebook:run-all-cells")
     a_page.locator(".jp-OutputArea-output", has_text="held!").wait_for()
@@ -90,7 +87,6 @@ def test_the_running_panel_says_why_the_server_refused(an_aliquot_lab: LabProces
     a_page.locator(".Toastify__toast", has_text=f"Not shut down: 1 of 1 kernels. {refusal['message']}").wait_for()
     item.get_by_text("on GPU", exact=True).wait_for()
     a_page.unroute_all()
-    an_aliquot_lab.end_kernels()
 
 
 # A kernel that used its GPU just now is not swapped out yet, and one that uses it meanwhile stays.
