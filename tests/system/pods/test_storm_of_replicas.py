@@ -139,14 +139,22 @@ class User:
         return has_run
 
     def _printed(self, kernel_id: str, number: int) -> tuple[str, bool]:
-        """Send a cell once, and read on at the next replica; return what it printed, and whether it ran."""
+        """Send a cell once, and read on at the next replica; return what it printed, and whether it ran.
+
+        Its own page asks whether it ran: another page would take the output that waits for this one.
+        """
         tab: Tab | None = None
         cell = ""
         while True:
             try:
                 server: Any = self._ring.server  # it has what a Gateway has
                 tab = Tab(server, kernel_id) if tab is None else tab.reconnect(server)
-                cell = cell or tab.execute(CELL.format(number=number, lines=LINES))
+                if not cell:
+                    cell = tab.execute(CELL.format(number=number, lines=LINES))
+                # Cells run in order: the answer comes after the cell's end.
+                elif tab.text(tab.execute(f"print({number} in globals().get('ran', []))")) != "True\n":
+                    tab.close()
+                    return "", False
                 text = tab.text(cell)
                 assert tab.find(cell, "execute_reply")["content"]["status"] == "ok"
                 tab.close()
@@ -156,10 +164,6 @@ class User:
                     raise AssertionError(f"the kernel {kernel_id} is lost") from refusal
             except AWAY:
                 pass
-            # Its cells run in order: the answer comes after the cell's end.
-            ran = f"print({number} in globals().get('ran', []))"
-            if cell and self._run(kernel_id, ran, repeats=True).text != "True\n":
-                return "", False
             self._pause(0.1)
 
     def _run(self, kernel_id: str, code: str, *, repeats: bool = False) -> Outcome:

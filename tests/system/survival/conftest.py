@@ -138,7 +138,7 @@ class Tab:
         self._socket = websocket.create_connection(url, header=headers, timeout=SECONDS)
 
     def reconnect(self, gateway: Gateway) -> Tab:
-        if self.gateway.process.poll() is not None:
+        if self._socket is not None and self.gateway.process.poll() is not None:
             # Output from before its end is in our socket, as in a browser's.
             with contextlib.suppress(OSError, ValueError, websocket.WebSocketException):
                 while True:
