@@ -75,7 +75,7 @@ def refusal_text(error: ClusterError) -> str:
         return f"The namespace's quota has no room for the kernel: {told}. End a kernel, or ask for a larger quota"
     if error.code == 403 and "because it is being terminated" in told:
         return f"The namespace of the kernels is being deleted: {told}"
-    if error.code == 403 and " cannot " in told:
+    if error.code == 403 and 'is forbidden: User "' in told:
         return f"The gateway's ServiceAccount lacks a right: {told}. Apply the Role of this version"
     if error.code == 429:
         return f"The Kubernetes API is busy: {told}. The server tries again"

@@ -194,6 +194,10 @@ def test_a_pod_without_a_status_waits() -> None:
         ),
         (ClusterError(403, "Forbidden", 'pods is forbidden: User "x" cannot create resource "pods"'), "lacks a right"),
         (ClusterError(400, "", 'admission webhook "w" denied the request: no'), "refused the kernel's pod"),
+        (
+            ClusterError(403, "Forbidden", 'admission webhook "w" denied the request: it cannot run here'),
+            "refused the kernel's pod",
+        ),
         (ClusterError(422, "Invalid", "spec.containers[0].image: Required value"), "refused the kernel's pod"),
         (ClusterError(429, "TooManyRequests", "too many", 1.0), "busy"),
         (ClusterError(500, "InternalError", "etcd"), "500 InternalError: etcd"),
