@@ -60,7 +60,13 @@ def refused_quota(quotas: Iterable[Object], resource: str, name: str, used: int)
 
 
 def refused_resize(pod: Object, node: Object) -> Refusal | None:
-    """Refuse amounts of CPU that the pod's node does not have at all."""
+    """Refuse a resize on a node that tells no container's amounts, and more CPU than the pod's node has at all."""
+    name = pod["metadata"]["name"]
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    running = [one for one in statuses if "running" in (one.get("state") or {})]
+    if running and "resources" not in running[0]:
+        told = f'Pod "{name}" is invalid: spec: Forbidden: Pod running on node without support for resize'
+        return 422, "Invalid", told
     known = (node.get("status") or {}).get("allocatable") or {}
     allocatable = _thousandths(known.get("cpu", "0"))
     resources = (one.get("resources") or {} for one in _containers(pod))
@@ -68,7 +74,6 @@ def refused_resize(pod: Object, node: Object) -> Refusal | None:
     if "cpu" not in known or asked <= allocatable:
         return None
     told = f"cpu, requested: {asked}, allocatable: {allocatable}"
-    name = pod["metadata"]["name"]
     return 403, "Forbidden", f'pods "{name}" is forbidden: node didn\'t have enough allocatable resources: {told}'
 
 

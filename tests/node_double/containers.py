@@ -46,6 +46,7 @@ class Container:
     restarts: int = 0
     waiting: tuple[str, str] = ("ContainerCreating", "")
     image: str = ""
+    resources: Object = field(default_factory=dict)
 
     @property
     def is_running(self) -> bool:
@@ -82,6 +83,8 @@ class Container:
             "imageID": "",
             "ready": self.is_ready and self.is_running,
             "started": self.is_started,
+            # A node that tells none supports no resize.
+            "resources": {kind: self.resources.get(kind, {}) for kind in ("requests", "limits")},
             "restartCount": self.restarts,
             "state": state,
         }

@@ -179,11 +179,13 @@ def _bears(toleration: Object, taint: Object) -> bool:
 
 def _why_not(pod: Object, node: Object, pods: list[Object]) -> str:
     """Return why a pod does not fit on a node, in the scheduler's words; empty where it fits."""
+    if not _is_named(pod, node):
+        return "node(s) didn't satisfy plugin(s) [NodeAffinity]"
     if node["spec"].get("unschedulable"):
         return "node(s) were unschedulable"
     if not _is_ready(node) or _taints(pod, node, "NoSchedule", "NoExecute"):
         return "node(s) had untolerated taint(s)"
-    if not _is_wanted(pod, node):
+    if not _has_labels(pod, node):
         return "node(s) didn't match Pod's node affinity/selector"
     allocatable = (node.get("status") or {}).get("allocatable") or {}
     used = [
@@ -208,10 +210,13 @@ def _wanted(pod: Object) -> dict[str, int]:
     return total
 
 
-def _is_wanted(pod: Object, node: Object) -> bool:
+def _has_labels(pod: Object, node: Object) -> bool:
     labels = node["metadata"].get("labels") or {}
-    if any(labels.get(name) != value for name, value in (pod["spec"].get("nodeSelector") or {}).items()):
-        return False
+    return all(labels.get(name) == value for name, value in (pod["spec"].get("nodeSelector") or {}).items())
+
+
+def _is_named(pod: Object, node: Object) -> bool:
+    """Return whether a pod whose affinity names its nodes names this one. A scheduler looks at no other."""
     affinity = ((pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
     )

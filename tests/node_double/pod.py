@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +52,8 @@ class PodRun(threading.Thread):
         self._is_forced = False
         self._verdict: tuple[str, str] | None = None  # reason and message of a pod that the node ends
         self._told: Object = {}
-        self._containers = [Container(one["name"], image=one["image"]) for one in pod["spec"]["containers"]]
-        self._inits = [Container(one["name"], image=one["image"]) for one in pod["spec"].get("initContainers") or ()]
+        self._containers = _containers(pod["spec"]["containers"])
+        self._inits = _containers(pod["spec"].get("initContainers") or ())
         self._given: dict[str, Given] = {}
         self._volumes: dict[str, Path] = {}
 
@@ -62,8 +62,10 @@ class PodRun(threading.Thread):
         return f"/api/v1/namespaces/{self.facts.namespace}/pods/{self.facts.name}"
 
     def note(self, pod: Object) -> None:
-        """Take the pod's newest form."""
+        """Take the pod's newest form. A resize is done at once."""
         metadata = pod["metadata"]
+        for told, container in zip(pod["spec"]["containers"], self._containers, strict=True):
+            container.resources = told.get("resources") or {}
         if "deletionTimestamp" in metadata:
             self._grace_seconds = float(metadata.get("deletionGracePeriodSeconds") or 0)
             self._is_deleted.set()
@@ -344,6 +346,10 @@ class PodRun(threading.Thread):
     def _sidecars(self) -> list[Container]:
         told = self.pod["spec"].get("initContainers") or ()
         return [one for spec, one in zip(told, self._inits, strict=True) if spec.get("restartPolicy") == "Always"]
+
+
+def _containers(told: Sequence[Object]) -> list[Container]:
+    return [Container(one["name"], image=one["image"], resources=one.get("resources") or {}) for one in told]
 
 
 def _stop(containers: list[Container], until: float) -> None:

@@ -62,6 +62,7 @@ def test_each_permission_of_the_role_is_used() -> None:
             close(ring, name, False)
         assert held_up.run("print(1)").text == "1\n", ring.logs()
 
+        assert "resize=in_part" not in ring.server.log.read_text(), ring.logs()
         kernel.reconnect()
         ring.restart(ring.lose_gateways_machine)
         again = Kernel(ring.server, kernel.id)

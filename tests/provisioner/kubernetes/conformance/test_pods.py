@@ -176,6 +176,27 @@ def test_more_than_its_node_has_is_refused(a_cluster: Cluster, a_node: FakeNode)
     with_client(a_cluster, act)
 
 
+def test_a_running_pod_is_resized_on_a_node_that_tells_its_amounts_alone(a_cluster: Cluster, a_node: FakeNode) -> None:
+    async def act(client: ClusterClient, _: Collection) -> None:
+        pods = a_cluster.collection("pods")
+        name = (await client.create(pods, a_kernel(a_cluster, a_node.name)))["metadata"]["name"]
+        bound = await until(client, pods, name, placed)
+        (told,) = bound["spec"]["containers"]
+        status: Object = {"name": told["name"], "image": told["image"], "imageID": "", "ready": True, "restartCount": 0}
+        status["state"] = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+        change = with_amounts(bound, cpu="3500m")
+        await client.patch(pods, name, {"status": {"phase": "Running", "containerStatuses": [status]}}, "status")
+        error = await refused(client.patch(pods, name, change, "resize"))
+        assert (error.code, error.reason) == (422, "Invalid")
+        assert "spec: Forbidden: Pod running on node without support for resize" in str(error)
+        status["resources"] = {kind: told["resources"][kind] for kind in ("requests", "limits")}
+        await client.patch(pods, name, {"status": {"containerStatuses": [status]}}, "status")
+        resized = await client.patch(pods, name, change, "resize")
+        assert resized["spec"]["containers"][0]["resources"]["limits"]["cpu"] == "3500m"
+
+    with_client(a_cluster, act)
+
+
 def test_a_bound_pod_ends_after_its_grace_period_and_at_once_without_one(a_cluster: Cluster, a_node: FakeNode) -> None:
     async def act(client: ClusterClient, _: Collection) -> None:
         pods = a_cluster.collection("pods")

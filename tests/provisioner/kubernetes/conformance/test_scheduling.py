@@ -74,7 +74,7 @@ def test_a_node_that_is_not_there_or_is_closed_is_told(a_cluster: Cluster, a_nod
         pods = a_cluster.collection("pods")
         await client.create(pods, named(a_kernel(a_cluster, "no-such-node"), "elsewhere"))
         found = await until(client, pods, "elsewhere", unplaced)
-        assert "didn't match Pod's node affinity/selector" in condition(found, "PodScheduled")["message"]
+        assert "node(s) didn't satisfy plugin(s) [NodeAffinity]" in condition(found, "PodScheduled")["message"]
         await client.patch(NODES, a_node.name, {"spec": {"unschedulable": True}})
         await client.create(pods, named(a_kernel(a_cluster, a_node.name), "closed"))
         found = await until(client, pods, "closed", unplaced)
