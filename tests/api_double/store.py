@@ -139,6 +139,7 @@ class Store:
             created["metadata"].pop("resourceVersion", None)
             if resource.plural == "pods":
                 created.setdefault("status", {"phase": "Pending"})
+                created.setdefault("spec", {}).setdefault("schedulerName", "default-scheduler")
             if resource.plural == "resourcequotas":
                 created["status"] = {"hard": created["spec"]["hard"]}
             self._put("ADDED", key, created)

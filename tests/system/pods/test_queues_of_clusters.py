@@ -34,7 +34,7 @@ def test_kernels_run_on_gpus_of_holders_that_the_queue_admitted(queueing: str) -
         assert kernel.run("print(6 * 7)").text == "42\n", ring.logs()
         if queueing == "kueue":
             assert {one["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] for one in holders(ring)} == {"team"}
-            assert all("schedulerName" not in one["spec"] for one in holders(ring))
+            assert {one["spec"]["schedulerName"] for one in holders(ring)} == {"default-scheduler"}
         else:
             (group,) = ring.double.store.list(RESOURCES["podgroups"], "default")[0]
             assert group["spec"] == {"minMember": 2, "queue": "team"}

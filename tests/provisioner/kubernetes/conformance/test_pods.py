@@ -38,6 +38,7 @@ def test_pods_and_secrets_of_ours_are_taken_at_the_level_restricted(a_cluster: C
         told = a_kernel(a_cluster)
         made = await client.create(a_cluster.collection("pods"), told)
         assert read_kernel(made["metadata"]) == RECORD
+        assert made["spec"]["schedulerName"] == "default-scheduler"
         (container,) = made["spec"]["containers"]
         assert container["resources"] == told["spec"]["containers"][0]["resources"]
         settings = replace(CLUSTER, namespace=a_cluster.namespace, owner=None)
