@@ -98,6 +98,13 @@ def test_a_token_that_is_none_is_refused_in_words(a_cluster: Cluster) -> None:
     with_client(a_cluster, act)
 
 
+async def ask_on(tokens: ServiceAccountTokens, token: str) -> None:
+    """Ask for the nodes of a token until it is refused: the server remembers for 10 s that it knew one."""
+    while True:
+        await tokens.allowed_nodes(token)
+        await asyncio.sleep(0.2)
+
+
 def test_a_token_of_a_pod_names_its_node(a_cluster: Cluster, a_node: FakeNode) -> None:
     if a_cluster.double is not None:
         pytest.skip("the double makes no tokens: its tests say what each is")
@@ -127,8 +134,6 @@ def test_a_token_of_a_pod_names_its_node(a_cluster: Cluster, a_node: FakeNode) -
             await replace(known, account="another/agent").allowed_nodes(its)
         await client.delete(pods, name, grace_seconds=0)
         with pytest.raises(TokenRefusedError, match="does not know the agent's token"):
-            while True:  # the server remembers for 10 s that it knew a token
-                await known.allowed_nodes(its)
-                await asyncio.sleep(0.2)
+            await ask_on(known, its)
 
     with_client(a_cluster, act)
