@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from api_double.store import RESOURCES, Failure
+from node_double.node import now
 
 from jupyter_aliquot.provisioner.kubernetes.kernel_pod import kernel_pod_name
 from tests.system.conftest import Kernel, wait_until
@@ -120,6 +121,7 @@ def test_a_node_that_is_silent_keeps_its_kernel_and_one_that_loses_it_says_so(a_
         # The cluster's controller gives the pod up after its toleration.
         name = kernel_pod_name(kernel.id)
         taken = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager", "message": "m"}
+        taken["lastTransitionTime"] = now()  # a controller takes back an old one whose pod was not deleted
         status = {**a_ring.pod(kernel)["status"], "conditions": [taken]}
         a_ring.double.store.replace(PODS, "default", name, {"status": status}, "status")
         wait_until(lambda: "its node was not ready, or was closed for it" in told(kernel))
