@@ -27,12 +27,12 @@ docs: ## The documentation as a site, in build/site; ARGS=--check-links asks eac
 
 test: ## All that CI runs: the checks, and every test (no GPU needed); WORKERS is how many files run at once
 	@$(PYTHON) tools/setup.py test
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target check-labextension check-house run-tests check-all
+	@$(MAKE) --no-print-directory --jobs=3 check-labextension check-house run-tests check-all
 
 # The compilers and the types are checked beside the tests, which read nothing of them.
 run-tests: check-lint check-imports check-house
-	@# They wait more than they compute: more workers than the two cores that CI has. `+`: their lines appear at once.
-	+@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(BIN)/python tools/run_tests.py -n $(or $(WORKERS),4) --dist loadgroup --no-loadscope-reorder $(CHECKED:%=--ignore=%) tests
+	@# They wait more than they compute: more workers than the two cores that CI has.
+	@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(BIN)/python tools/run_tests.py -n $(or $(WORKERS),4) --dist loadgroup --no-loadscope-reorder $(CHECKED:%=--ignore=%) tests
 
 # Tests that are checks: `make test` runs them once.
 CHECKED := tests/house tests/gpu_hook/hook/test_binaries.py
