@@ -11,14 +11,13 @@ import os
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from jupyter_aliquot.gateway.state.records import KernelRecord
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.containers.spec import GATEWAY_LABEL
 from jupyter_aliquot.provisioner.errors import EngineError, RelayError
 from jupyter_aliquot.provisioner.relay.client.control import ensure_relay_host, remove_relay, stop_relay
-from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord, is_anothers, read_ended, read_relay_records
+from jupyter_aliquot.provisioner.relay.wire.files import Ended, RelayRecord, is_anothers, read_ended, read_relay_records
 from jupyter_aliquot.provisioner.resources import KernelProcess
 from jupyter_aliquot.provisioner.runtime.base import Containers, FoundContainer
 from jupyter_aliquot.provisioner.terminations import ProcessEnd, relay_end
@@ -28,9 +27,12 @@ from .plan import FoundProcesses
 
 # A relay host looks for killed relays when it starts, and then every five seconds.
 _RELAY_SECONDS = 7.0
+# A relay waits a quarter of a second for a kernel's last messages before it records the end.
+_ENDED_SECONDS = 2.0
 # An engine may start at the same time as this server.
 _ENGINE_SECONDS = 10.0
 _ASK_AGAIN_SECONDS = 0.2
+_LOOK_AGAIN_SECONDS = 0.05
 _REVIVED_AT_ONCE = 8
 
 
@@ -106,12 +108,16 @@ class ProcessFinder:
         The host takes over the kernels of relays that were killed.
         """
         loop = asyncio.get_running_loop()
-        give_up = loop.time() + _RELAY_SECONDS
+        began = loop.time()
+        give_up = began + _RELAY_SECONDS
         while True:
             relays = await asyncio.to_thread(read_relay_records, self._runtime)
             ours, doubts = self._ours(relays, noted)
             unsure = {kernel_id for kernel_id, doubt in doubts.items() if isinstance(doubt, UnsureError)}
             is_whole = not any(relay.has_living_kernel and not relay.is_alive for relay in ours.values())
+            if is_whole and loop.time() < began + _ENDED_SECONDS and any(map(_is_about_to_record, ours.values())):
+                await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+                continue
             if is_whole or loop.time() >= give_up:
                 for kernel_id, doubt in doubts.items():
                     found = "left_running" if kernel_id in unsure else "not_believed"
@@ -188,6 +194,18 @@ def _of_process(relay: RelayRecord) -> FoundProcesses:
     if relay.has_living_kernel:
         process = KernelProcess(relay.kernel_id, kernel.pid, kernel.start_time_ticks, kernel.pid)
         return FoundProcesses(relay, process, had_process=True)
-    ended: Any = read_ended(relay)
-    is_its = ended is not None and (ended.pid, ended.start_time_ticks) == (kernel.pid, kernel.start_time_ticks)
-    return FoundProcesses(relay, end=relay_end(vars(ended)) if is_its else ProcessEnd(), had_process=True)
+    ended = _recorded_end(relay)
+    return FoundProcesses(relay, end=ProcessEnd() if ended is None else relay_end(vars(ended)), had_process=True)
+
+
+def _recorded_end(relay: RelayRecord) -> Ended | None:
+    """Return the end of the relay's last kernel; None if the relay has not recorded it."""
+    ended, kernel = read_ended(relay), relay.kernel
+    if ended is None or kernel is None or (ended.pid, ended.start_time_ticks) != (kernel.pid, kernel.start_time_ticks):
+        return None
+    return ended
+
+
+def _is_about_to_record(relay: RelayRecord) -> bool:
+    """Tell whether a kernel has just ended, and its relay still waits for its last messages."""
+    return relay.kernel is not None and not relay.has_living_kernel and relay.is_alive and _recorded_end(relay) is None
