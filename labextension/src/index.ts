@@ -18,6 +18,22 @@ import { PluginIDs } from './tokens';
 type Activations = typeof import('./activations');
 type Facts = Omit<JupyterFrontEndPlugin<unknown>, 'id' | 'autoStart' | 'activate'>;
 
+// Where a page paints no frames, for it is not shown, its plugins wait no longer.
+const FRAME_MS = 100;
+let frame: Promise<void> | null = null;
+
+/**
+ * Return when Lab has painted what it had before ours: most of its plugins wait for some of ours, and are then
+ * activated in one go, in which nothing is painted.
+ */
+function painted(): Promise<void> {
+  frame ??= new Promise(resolve => {
+    requestAnimationFrame(() => setTimeout(resolve, 0));
+    setTimeout(resolve, document.hidden ? 0 : FRAME_MS);
+  });
+  return frame;
+}
+
 /** Return the plugin of this name, whose code is loaded with that of all others. */
 function plugin(name: keyof Activations, facts: Facts): JupyterFrontEndPlugin<unknown> {
   return {
@@ -25,8 +41,8 @@ function plugin(name: keyof Activations, facts: Facts): JupyterFrontEndPlugin<un
     autoStart: true,
     ...facts,
     activate: async (...given: unknown[]) => {
-      const activate = (await import('./activations'))[name] as (...given: unknown[]) => unknown;
-      return activate(...given);
+      const [activations] = await Promise.all([import('./activations'), painted()]);
+      return (activations[name] as (...given: unknown[]) => unknown)(...given);
     }
   };
 }
