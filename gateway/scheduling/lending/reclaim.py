@@ -114,7 +114,7 @@ def reclaim(state: State, kernel_id: str, claimant: Claimant, since: float) -> R
 def _choose(
     state: State, claimant: Claimant, candidates: Iterable[Candidate]
 ) -> tuple[list[Candidate], tuple[Part, ...]] | None:
-    """Return the first kernels that suffice, without those that are not needed beside the others."""
+    """Return the first kernels that suffice, without those that are not needed together with the others."""
     chosen: list[Candidate] = []
     capacity, quotas = state.capacity, state.quotas
     kinds, known = state.kinds, dict[Kind, bool]()
@@ -135,7 +135,8 @@ def _choose(
         if _lacks_quota(quotas, claimant, allowed):
             continue
         if allowed == before and claimant.devices is None:
-            where = capacity.of_node(capacity.node_of(state.snapshot.held(holding).parts))  # no other node changed
+            node = capacity.node_of(state.snapshot.held(holding).parts)  # empty: its device is on no node any more
+            where = capacity.of_node(node) if node in capacity.nodes else capacity  # no other node changed
         if _parts(where, quotas, claimant) is not None and (parts := _parts(capacity, quotas, claimant)) is not None:
             return _needed(state, claimant, chosen, parts, quotas)
     return None
@@ -144,7 +145,7 @@ def _choose(
 def _needed(
     state: State, claimant: Claimant, chosen: list[Candidate], parts: tuple[Part, ...], quotas: TeamQuotas | None
 ) -> tuple[list[Candidate], tuple[Part, ...]]:
-    """Return the chosen kernels that are needed beside the others, and the parts once they are gone.
+    """Return the chosen kernels that are needed together with the others, and the parts once they are gone.
 
     *parts* and *quotas* are those once all of the chosen are gone.
     """

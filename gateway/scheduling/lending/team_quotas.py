@@ -12,6 +12,7 @@ from itertools import product
 from jupyter_aliquot.gateway.planning.colocation import Neighbor
 from jupyter_aliquot.gateway.scheduling.capacity import Capacity, Held
 from jupyter_aliquot.gateway.scheduling.ledger import Holding, LedgerSnapshot
+from jupyter_aliquot.gateway.scheduling.nodes.kept import KeptTeams
 from jupyter_aliquot.gateway.sizes.wish import is_of_model
 from jupyter_aliquot.gateway.teams.tree import ROOT, TeamTree, Use
 from jupyter_aliquot.gateway.teams.values import ANY_MODEL, Quotas
@@ -96,10 +97,11 @@ class TeamQuotas:
     @staticmethod
     def of(snapshot: LedgerSnapshot) -> TeamQuotas | None:
         """Return the quotas with all that the ledger's kernels hold; None without a quota file."""
-        found = TeamQuotas.unused(snapshot)
-        if found is None:
+        kept = _kept(snapshot)
+        if kept is None:
             return None
-        own, known = found.tree.own, snapshot.kept.uses(len(snapshot.holdings))
+        found = kept.unused._for(snapshot)
+        own, known = found.tree.own, kept.uses(len(snapshot.holdings))
         for kernel_id, holding in snapshot.holdings.items():
             before = known.get(kernel_id)
             if before is None or before[0] is not holding:
@@ -115,18 +117,13 @@ class TeamQuotas:
     @staticmethod
     def unused(snapshot: LedgerSnapshot) -> TeamQuotas | None:
         """Return the quotas as if no kernel held anything; None without a quota file."""
-        quotas, kept = snapshot.quotas, snapshot.kept
-        if quotas is None:
-            return None
-        devices = snapshot.capacity().devices  # the same object while nodes and their devices are
-        found = kept.teams_under(quotas, devices)
-        if found is None:
-            models, names, gpus = _devices_of(snapshot, quotas)
-            found = TeamQuotas(TeamTree(quotas, gpus), models, names)
-            found._known.update({"shown": found.shown_models, ("wished", ()): found._models_wished(())})
-            kept.note_teams(quotas, devices, found)
-        tree = replace(found.tree, own={}, _used={}, usage=snapshot.past.usage)
-        return replace(found, tree=tree, _known=dict(found._known))
+        kept = _kept(snapshot)
+        return None if kept is None else kept.unused._for(snapshot)
+
+    def _for(self, snapshot: LedgerSnapshot) -> TeamQuotas:
+        """Return a copy to which a plan of the snapshot may add."""
+        tree = replace(self.tree, own={}, _used={}, usage=snapshot.past.usage)
+        return replace(self, tree=tree, _known=dict(self._known))
 
     @property
     def quotas(self) -> Quotas:
@@ -317,6 +314,22 @@ class TeamQuotas:
 
     def _model(self, uuid: str) -> str:
         return self.models.get(uuid, self.quotas.models[0])
+
+
+def _kept(snapshot: LedgerSnapshot) -> KeptTeams | None:
+    """Return the findings of the snapshot's quota file for its devices; None without a file."""
+    quotas = snapshot.quotas
+    if quotas is None:
+        return None
+
+    def find() -> TeamQuotas:
+        models, names, gpus = _devices_of(snapshot, quotas)
+        found = TeamQuotas(TeamTree(quotas, gpus), models, names)
+        found._known.update({"shown": found.shown_models, ("wished", ()): found._models_wished(())})
+        return found
+
+    # The same devices object while nodes and their devices are the same.
+    return snapshot.kept.teams(quotas, snapshot.capacity().devices, find)
 
 
 def _devices_of(snapshot: LedgerSnapshot, quotas: Quotas) -> tuple[dict[str, str], dict[str, str], dict[str, int]]:

@@ -7,7 +7,7 @@ ledger hands it from each snapshot to the next; nothing else writes it.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
@@ -67,7 +67,13 @@ class KeptTeams:
     quotas: Quotas
     devices: Sequence[CapacityDevice]
     unused: TeamQuotas
-    uses: Uses = field(default_factory=dict)
+    _uses: Uses = field(default_factory=dict)
+
+    def uses(self, kernels: int) -> Uses:
+        """Return what grants count for their teams, by kernel, as far as it was found."""
+        if len(self._uses) > kernels + _MOST_ENDED:
+            self._uses = {}
+        return self._uses
 
 
 class Kept:
@@ -77,24 +83,15 @@ class Kept:
         self._nodes = KeptNodes()
         self._teams: KeptTeams | None = None
 
-    def teams_under(self, quotas: Quotas, devices: Sequence[CapacityDevice]) -> TeamQuotas | None:
-        """Return the quotas without any kernel, if they were found for this file and these devices."""
-        known = self._teams
-        is_same = known is not None and known.quotas is quotas and known.devices is devices
-        return known.unused if known is not None and is_same else None
+    def teams(self, quotas: Quotas, devices: Sequence[CapacityDevice], find: Callable[[], TeamQuotas]) -> KeptTeams:
+        """Return the findings of this file for these devices. *find* returns the quotas without any kernel.
 
-    def note_teams(self, quotas: Quotas, devices: Sequence[CapacityDevice], unused: TeamQuotas) -> None:
-        """Note the quotas without any kernel. What grants count for their teams is found anew."""
-        self._teams = KeptTeams(quotas, devices, unused)
-
-    def uses(self, kernels: int) -> Uses:
-        """Return what grants count for their teams, by kernel, as far as it was found with these quotas and devices."""
+        A plan in a thread and the loop may ask with two files: each gets that of its own file.
+        """
         known = self._teams
-        if known is None:
-            return {}
-        if len(known.uses) > kernels + _MOST_ENDED:
-            known.uses = {}
-        return known.uses
+        if known is None or known.quotas is not quotas or known.devices is not devices:
+            known = self._teams = KeptTeams(quotas, devices, find())
+        return known
 
     def look_at(self, nodes: Iterable[tuple[Node, Marks]], rule: tuple[object, ...]) -> KeptNodes:
         """Return the nodes as they are now. *rule*: see ``Kinds``."""

@@ -6,7 +6,8 @@ are found once a kind. A capacity that differs from another in some nodes uses t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -111,10 +112,15 @@ class Kinds:
     numbers: dict[Facts, int] = field(default_factory=dict)
     placements: dict[tuple[Size, int], Found] = field(default_factory=dict)
     rule: tuple[object, ...] = ()
+    unused: Iterator[int] = field(default_factory=itertools.count, compare=False, repr=False)
 
     def number(self, facts: Facts) -> int:
-        """Return the number of a kind. A number always stands for the same facts."""
-        return self.numbers.setdefault(facts, len(self.numbers))
+        """Return the number of a kind. A number always stands for the same facts.
+
+        A plan in a thread and the loop may call it at once: each number is taken once, and some are never used.
+        """
+        found = self.numbers.get(facts)
+        return self.numbers.setdefault(facts, next(self.unused)) if found is None else found
 
     def under(self, rule: tuple[object, ...]) -> Kinds:
         """Return the kinds with the placements by this rule, without any that were found by another one.
@@ -125,7 +131,7 @@ class Kinds:
             return Kinds(rule=rule)
         if rule == self.rule and len(self.placements) <= _MOST_PLACEMENTS:
             return self
-        return Kinds(self.numbers, rule=rule)
+        return Kinds(self.numbers, rule=rule, unused=self.unused)
 
 
 @dataclass

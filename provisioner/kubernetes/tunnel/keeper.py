@@ -305,6 +305,7 @@ class Keeper:
         if self._link is not None and self._link.writer is not writer:
             self._link.writer.close()
         todo = deque(entry.seq for entry in self._store if entry.seq > known)
+        self._store.handed = known
         link = self._link = _Link(writer, epoch, todo, self._push)
         waiting = [number for queue in self._waiting.values() for of, number, _ in queue if of == epoch]
         hello = {"op": "hello", "version": VERSIONS[-1], "run": self._run, "follows": len(self._received) > 1}
@@ -343,6 +344,7 @@ class Keeper:
             return
         while link.todo and link.flush():
             if (entry := self._store.get(link.todo.popleft())) is not None:
+                self._store.handed = entry.seq
                 self._send(link, entry)
         if self._is_over and not link.todo and not link.told_end:
             link.told_end = True

@@ -106,6 +106,8 @@ class Store:
         self._next = 1
         self._memory = 0
         self._total = 0
+        # The last number that the other end has; set by a pod's sidecar. What it lacks is told under a later number.
+        self.handed = 0
         self.in_flight_bytes = 0  # set by delivery: they are in memory anyway, bounded by the links' windows
         self.dropped_messages = 0
         self.dropped_bytes = 0
@@ -294,7 +296,8 @@ class Store:
         """Count a dropped output in its request's notice, which takes the place of the first."""
         parent_id = _parent_id(parent)
         noticed = self._entries.get(self._notices.get(parent_id, 0))
-        if noticed is None or noticed.notice is None:
+        is_past = noticed is not None and noticed.seq <= self.handed < seq
+        if noticed is None or noticed.notice is None or is_past:
             noticed = Entry(seq, "iopub", None, 0, False)
             noticed.notice = Notice(parent, self._why)
             self._entries[seq] = noticed

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from jupyter_aliquot.gateway.scheduling.cordons import Cordon
 from jupyter_aliquot.gateway.scheduling.ledger import Device, Holding, KernelRef, LedgerSnapshot, Node
@@ -22,6 +22,7 @@ from jupyter_aliquot.gateway.scheduling.resize import held_of, quota_of
 from jupyter_aliquot.gateway.scheduling.serving.alike import AlikeRequests
 from jupyter_aliquot.gateway.sizes.wish import Wish
 from jupyter_aliquot.gateway.teams.reading import read_quotas
+from jupyter_aliquot.gpu_hook.placement.overcommit import Oversubscription
 from jupyter_aliquot.gpu_hook.placement.placement import NO_ROOM, Refusal
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request, WorkloadClass
 
@@ -93,7 +94,38 @@ class Cluster:
         elif what == "evicting":
             some = (replace(node, evicted=self.random.choice((None, frozenset()))) for node in self.ledger.others)
             self.ledger = replace(self.ledger, others=tuple(some))
+        elif what == "busy":
+            names = frozenset(node.name for node in self.ledger.others if self.random.random() < 0.3)
+            self.ledger = replace(self.ledger, busy=names)
+        else:
+            self.change_nodes(what)
         return queue
+
+    def change_nodes(self, what: str) -> None:
+        """Have a node or a device come, go, or be another than it was."""
+        nodes = list(self.ledger.others)
+        at = self.random.randrange(len(nodes))
+        node, devices = nodes[at], list(nodes[at].devices)
+        device = self.random.randrange(len(devices))
+        if what == "gone" and len(nodes) > 1:
+            del nodes[at]
+        elif what == "come":
+            nodes.insert(at, self._node(f"x{self.random.randrange(100_000)}"))
+        elif what == "resorted":
+            self.random.shuffle(nodes)
+        elif what == "away":
+            nodes[at] = replace(node, is_away=not node.is_away)
+        elif what == "rule":
+            nodes[at] = replace(node, rule=Oversubscription(1.0, self.random.choice((1.0, 2.0, 3.0))))
+        elif what == "lost":
+            devices[device] = replace(devices[device], is_lost=not devices[device].is_lost)
+        elif what == "renamed":
+            devices[device] = replace(devices[device], name=self.random.choice(MODELS))
+        elif what == "removed" and len(devices) > 1:
+            del devices[device]
+        if what in ("lost", "renamed", "removed"):
+            nodes[at] = replace(node, devices=tuple(devices))
+        self.ledger = replace(self.ledger, others=tuple(nodes))
 
     def queue(self, count: int) -> list[Pending]:
         grows = [
@@ -150,11 +182,15 @@ def test_a_plan_is_that_of_a_gateway_which_planned_nothing_before(seed: int, mon
         cluster.start(f"new{at}")
 
 
-CHANGES = ("end", "start", "ask", "withdraw", "quotas", "cordon", "evicting", "time")
+CHANGES = (
+    *("end", "start", "ask", "withdraw", "quotas", "cordon", "evicting", "time"),
+    *("gone", "come", "lost", "removed", "renamed", "away", "rule", "resorted", "busy"),
+)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000), st.lists(st.sampled_from(CHANGES), max_size=8))
+@example(5925, ["end", "removed"])  # a kernel is on a device that its node has no more
 def test_a_plan_after_any_changes_is_the_plan_from_scratch(seed: int, changes: list[str]) -> None:
     cluster = Cluster(seed)
     queue, now = cluster.queue(15), NOW

@@ -302,6 +302,36 @@ def test_more_than_the_bound_is_told(a_pod: Pod, machines: Callable[[], Machine]
     run(scene)
 
 
+def test_a_relay_that_is_back_is_told_of_more_than_the_bound(a_pod: Pod, machines: Callable[[], Machine]) -> None:
+    """It has the first outputs of the cell, which no page has taken: the sidecar drops those first."""
+
+    async def scene() -> None:
+        a_pod.start_sidecar(most_bytes=100_000)
+        a_pod.start_kernel()
+        machine = await machines().serve()
+        machine.page.acknowledges = False
+        cell = machine.page.execute(
+            "import os, time\nfor n in range(3): print('a' * 3_000, flush=True); time.sleep(0.05)\n"
+            f"while not os.path.exists({str(a_pod.folder / 'go')!r}): time.sleep(0.01)\n"
+            "for n in range(10): print('x' * 30_000, flush=True)\n"
+            f"open({str(a_pod.folder / 'printed')!r}, 'x').close()"
+        )
+        await until(lambda: machine.page.outputs(cell).count("a" * 3_000) == 3)
+        await machine.tunnel.close()
+        a_pod.go()
+        await until((a_pod.folder / "printed").exists)
+        machine.page.acknowledges = True
+        machine.lead()
+        await machine.page.done(cell)
+        text = machine.page.outputs(cell)
+        assert text.count("a" * 3_000) == 3
+        assert "of this cell's output are missing here" in text
+        assert 0 < text.count("x" * 30_000) < 10
+        await machine.tunnel.close()
+
+    run(scene)
+
+
 def test_a_kernel_that_ends_is_told_after_all_that_it_sent(a_pod: Pod, machines: Callable[[], Machine]) -> None:
     async def scene() -> None:
         a_pod.start_sidecar()
