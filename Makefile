@@ -29,7 +29,7 @@ test: ## All that CI runs: the checks, and every test (no GPU needed); WORKERS i
 	@$(PYTHON) tools/setup.py test
 	@$(MAKE) --no-print-directory --jobs=3 check-labextension check-house run-tests check-all
 
-# The compilers and the types are checked beside the tests, which read nothing of them.
+# The compilers and the types are checked while the tests run, which read nothing of them.
 run-tests: check-lint check-imports check-house
 	@# They wait more than they compute: more workers than the two cores that CI has.
 	@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL $(BIN)/python tools/run_tests.py -n $(or $(WORKERS),4) --dist loadgroup --no-loadscope-reorder $(CHECKED:%=--ignore=%) tests

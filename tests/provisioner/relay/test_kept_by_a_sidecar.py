@@ -303,7 +303,7 @@ def test_more_than_the_bound_is_told(a_pod: Pod, machines: Callable[[], Machine]
 
 
 def test_a_relay_that_is_back_is_told_of_more_than_the_bound(a_pod: Pod, machines: Callable[[], Machine]) -> None:
-    """It has the first outputs of the cell, which no page has taken: the sidecar drops those first."""
+    """The sidecar drops first what the relay has: the first outputs of the cell, which no page has taken."""
 
     async def scene() -> None:
         a_pod.start_sidecar(most_bytes=100_000)
