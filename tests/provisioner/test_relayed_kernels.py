@@ -273,7 +273,10 @@ def test_without_a_usable_folder_a_plain_kernel_starts_with_a_warning(
     client.stop_channels()
 
 
-def test_ports_that_were_chosen_are_kept(start: Start, ask: Any) -> None:
+def test_ports_that_were_chosen_are_kept(
+    start: Start, ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # Jupyter puts the sockets of this transport into the current folder
     manager = start(manager={"transport": "ipc", "ip": "", "shell_port": 7})
     assert manager.shell_port == 7
     assert ask(manager, "print(1)") == "1\n"
