@@ -46,6 +46,7 @@ from jupyter_aliquot.gpu_hook.agent.enforcers.enforcement import Enforcement
 from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena, HostBudget
 from jupyter_aliquot.gpu_hook.agent.kernels.evictions import Evictions
 from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
+from jupyter_aliquot.gpu_hook.agent.kernels.relocations import Relocations
 from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Reservations
 from jupyter_aliquot.gpu_hook.agent.kubelet.allocation import NodeParts
 from jupyter_aliquot.gpu_hook.agent.kubelet.settings import KubeletSettings
@@ -139,10 +140,9 @@ class Agent:
         self._checkpoints = CheckpointHelper(node.driver.cuda, node.driver_env)
         self._leases = self._keep_leases()
         swap = SwapTools(self._arena, settings.swap, self._checkpoint_tools(), self._leases.room.departures)
-        compute = settings.compute
+        compute, now = settings.compute, time.monotonic_ns
         self._actuation = Actuation(chosen.actuators, lambda asked: compute.caps(asked.is_production))
-        make = partial(controller, compute)
-        self._compute = ComputeKeeper(compute, time.monotonic_ns, self._leases, self._actuation, make)
+        self._compute = ComputeKeeper(compute, now, self._leases, self._actuation, partial(controller, compute))
         self._reservations = Reservations(
             self._ledger, settings, self._tell_change, self._processes_changed, swap, self._leases, self._compute
         )
@@ -150,10 +150,19 @@ class Agent:
         self._auditor = Auditor(Audit(settings.context_slack_bytes))
         self._learned = Findings()  # the findings from which the agent last learned contexts
         self._evictions = Evictions(self._reservations, self._ledger, self._leases, self._tell_change)
-        self._lease_operations = LeaseOperations(self._leases, self._evictions, self._send, self._notices.enter)
+        self._relocations = self._make_relocations()
+        self._lease_operations = self._make_lease_operations()
         self._trims = Trims(settings.trim, self._kernels, self._idle_since, self._send, read_moment)
         self._guests = Guests(self._reservations)
         self._control = ControlServer(self._make_operations(chosen).answer, self._drop_connection, self._guests.admit)
+
+    def _make_relocations(self) -> Relocations:
+        libraries = self._node.libraries.folder.name
+        return Relocations(self._reservations, self._ledger, self._leases, libraries, self._tell_change)
+
+    def _make_lease_operations(self) -> LeaseOperations:
+        asked = (self._leases, self._evictions, self._relocations)
+        return LeaseOperations(*asked, self._send, self._notices.enter)
 
     def _make_operations(self, chosen: Chosen) -> Operations:
         enforcer, within = chosen.limits.enforcer, self._ledger.within_devices
@@ -185,6 +194,7 @@ class Agent:
             self._arena,
             self._overcommit,
             self._evictions,
+            self._relocations,
         )
         holder_of = (lambda uuid: "") if self._kubelet is None else self._kubelet.holder_of
         return StatusMaker(
@@ -244,6 +254,7 @@ class Agent:
 
     def _restore(self) -> None:
         self._reservations.restore(has_kubelet=self._kubelet is not None)
+        self._relocations.resume()
         kernels = list(self._reservations.kernels)
         if all(kernel.libraries for kernel in kernels):
             prune(self._node.libraries, {name for kernel in kernels for name in kernel.libraries})
@@ -286,7 +297,10 @@ class Agent:
         return LeaseKeeper(policy, read_moment, self._ledger.lent, self._host_room, self._tell_lease, after)
 
     def _checkpoint_tools(self) -> CheckpointTools:
-        return CheckpointTools(self._checkpoints, self._circumstances, self._bytes_of)
+        def gpus() -> list[str]:
+            return [reading.facts.uuid for reading in self._monitor.readings]
+
+        return CheckpointTools(self._checkpoints, self._circumstances, self._bytes_of, gpus)
 
     def _circumstances(self) -> Circumstances:
         versions = {reading.driver_version for reading in self._monitor.readings}

@@ -58,6 +58,7 @@ class ResidencyStatus:
     can never be swapped; it is empty where it can. ``refusal`` says why its last swap failed.
     ``left_for`` says why it was last taken out, by a word of docs/reference/agent-protocol.md.
     ``swap_out_waits_for``: what a swap-out that a user requested waits for; None: none is to come.
+    ``immovable_because``: why it cannot move to another device of its node; None: the agent moves none.
     ``restore_seconds``: how long a cell would wait for its memory, of a kernel that is out.
     ``since`` and ``idle_since`` are in seconds since the epoch. ``is_busy``: a cell, a call or the
     device works for it.
@@ -82,6 +83,7 @@ class ResidencyStatus:
     left_for: str | None = None
     restore_seconds: float | None = None
     swap_out_waits_for: str | None = None
+    immovable_because: str | None = None
 
     @property
     def obstacle(self) -> str:
@@ -178,6 +180,7 @@ def read_residency(report: Mapping[str, Any] | None) -> ResidencyStatus | None:
     idle_since, moving, left_for = (report.get(name) for name in ("idle_since", "moving", "left_for"))
     # an earlier agent does not report these
     restore, pending = report.get("restore_seconds"), report.get("swap_out_waits_for")
+    immovable = report.get("immovable_because")
     made = ResidencyStatus(
         state=str(report["state"]),
         mode=str(report["mode"]),
@@ -199,6 +202,7 @@ def read_residency(report: Mapping[str, Any] | None) -> ResidencyStatus | None:
         left_for=None if left_for is None else str(left_for),
         restore_seconds=None if restore is None else float(restore),
         swap_out_waits_for=None if pending is None else str(pending),
+        immovable_because=None if immovable is None else str(immovable),
         moving=None if moving is None else checked(Moving(int(moving["done_bytes"]), int(moving["total_bytes"]))),
     )
     return checked(made)

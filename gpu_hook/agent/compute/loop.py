@@ -93,17 +93,27 @@ class ComputeKeeper:
         if session.role is not Role.PROCESS or session.agent_side is None:
             return
         record = ProcessRecord(session, kernel)
+        self._records[session.number] = record
+        self._unsealed.append(record.activity_page)
+        self._enter(record)
+
+    def _enter(self, record: ProcessRecord) -> None:
+        """Enter a process on its devices."""
         now = self._clock()
         record.members = tuple(
             Member(record, device, part.uuid, self._who(record, device), Reader(now))
-            for device, part in enumerate(kernel.reservation.parts)
+            for device, part in enumerate(record.owner.reservation.parts)
         )
-        self._records[session.number] = record
-        self._unsealed.append(record.activity_page)
         for member in record.members:
             self._device(member.uuid).add(member)
             self._write_all(self._device(member.uuid).members.values())
         self._write(record)
+
+    def _remove(self, record: ProcessRecord) -> None:
+        for member in record.members:
+            device = self._device(member.uuid)
+            device.remove(member.who.key)
+            self._write_all(device.members.values())
 
     def joined(self, kernel: Owner, session: Session) -> None:
         if session.number in self._records:
@@ -119,10 +129,14 @@ class ComputeKeeper:
         self._unsealed = [
             activity_page for activity_page in self._unsealed if activity_page is not session.activity_page
         ]
-        for member in record.members:
-            device = self._device(member.uuid)
-            device.remove(member.who.key)
-            self._write_all(device.members.values())
+        self._remove(record)
+        self._tell_peers()
+        self._schedule()
+
+    def relocated(self, kernel: Owner) -> None:
+        for record in [one for one in self._records.values() if one.owner is kernel]:
+            self._remove(record)
+            self._enter(record)
         self._tell_peers()
         self._schedule()
 

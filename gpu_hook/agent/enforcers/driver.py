@@ -88,7 +88,7 @@ class DriverEnforcer:
         leaf = self._hierarchy.leaf_of(limits.kernel_id, limits.pids)
         before, parts = self._held.get(limits.kernel_id, (None, ()))
         known = {part.uuid: part.quota_bytes for part in parts} if before == leaf else {}
-        drifted, failed = [], []
+        drifted, failed = [], self._lift(leaf, [part for part in parts if part.uuid in known.keys() - _uuids(limits)])
         for part in limits.parts:
             try:
                 found = self._hold_part(leaf, part)
@@ -110,17 +110,23 @@ class DriverEnforcer:
         held = self._held.pop(kernel_id, None)
         if held is None:
             return
-        (leaf, parts), failed = held, []
-        for part in parts if leaf.is_dir() else ():
+        leaf, parts = held
+        failed = self._lift(leaf, parts if leaf.is_dir() else ())
+        if self._hierarchy is not None:
+            self._hierarchy.forget(kernel_id)
+        if failed:
+            raise EnforcerError("; ".join(failed))
+
+    def _lift(self, leaf: Path, parts: Sequence[Part]) -> list[str]:
+        """Remove the limits on these devices; return what failed."""
+        failed = []
+        for part in parts:
             try:
                 self._set(leaf, part.uuid, 0, part.quota_bytes)
                 self._set(leaf, part.uuid, 0, _NO_LIMIT)
             except EnforcerError as error:
                 failed.append(str(error))
-        if self._hierarchy is not None:
-            self._hierarchy.forget(kernel_id)
-        if failed:
-            raise EnforcerError("; ".join(failed))
+        return failed
 
     def _hold_part(self, leaf: Path, part: Part) -> DriverLimit | None:
         """Set the limit where it is not in force; return the limit that was there."""
@@ -146,6 +152,10 @@ class DriverEnforcer:
             raise EnforcerError(f"{name} of {uuid}: {str(error).lower()}") from error
         if code != pynvml.NVML_SUCCESS:
             raise EnforcerError(f"{name} of {uuid}: {str(pynvml.NVMLError(code)).lower()}")
+
+
+def _uuids(limits: KernelLimits) -> set[str]:
+    return {part.uuid for part in limits.parts}
 
 
 def _show(found: DriverLimit) -> str:

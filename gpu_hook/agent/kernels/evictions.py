@@ -58,6 +58,8 @@ class Evictions:
         """
         kernel = self._find(kernel_id)
         record = self._leases.record(kernel_id)
+        if self._ledger.is_moving(kernel_id):
+            raise Refused("conflict", f"kernel {kernel_id} is being moved to another GPU; try again when it is there")
         if record is None or not record.facts.is_swappable:
             why = "its memory is not known yet" if record is None else record.facts.mode_reason
             raise Refused("conflict", f"kernel {kernel_id} cannot be swapped out: {why}")

@@ -24,7 +24,7 @@ from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
 from jupyter_aliquot.gpu_hook.agent.kernels.credit_queues import KernelCreditQueues
 from jupyter_aliquot.gpu_hook.agent.kernels.usage import DeviceUse, KernelUsage, processes_in
 from jupyter_aliquot.gpu_hook.agent.ledger.credit import HasRoom, always
-from jupyter_aliquot.gpu_hook.agent.ledger.journal import Entry, Record, Reservation, remove_folder
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import Entry, Record, Reservation, remove_folder, show_devices
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Account, DeviceAccount, Ledger
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import AgentSide
 from jupyter_aliquot.gpu_hook.agent.sessions.acceptor import Acceptor
@@ -120,7 +120,8 @@ class Kernel:
 
     def _make_residency(self, entry: Entry) -> KernelResidency:
         mode = protocol.ResidencyMode[entry.reservation.residency.upper()]
-        found = (entry.is_swapped, entry.saved_bytes)
+        crossing = None if entry.moves_to is None else (entry.reservation.parts[0].uuid, entry.moves_to.uuid)
+        found = (entry.is_swapped, entry.saved_bytes, crossing, self.arrive)
         return KernelResidency(self.kernel_id, mode, self._swap, lambda: self.accounts, self.write_journal, *found)
 
     @property
@@ -156,6 +157,11 @@ class Kernel:
         Each of them then needs to see what the others took.
         """
         return len(self._sessions) > 1
+
+    @property
+    def processes_on_devices(self) -> tuple[HookSession, ...]:
+        """Return its connected processes that use its devices, observers left out."""
+        return tuple(session for session in self._sessions.values() if session.role is not Role.OBSERVER)
 
     @property
     def pids(self) -> list[int]:
@@ -302,6 +308,7 @@ class Kernel:
             is_evicted=self.is_evicted,
             is_aside=self.kernel_id in self._ledger.aside,
             is_ending=self.is_ending,
+            moves_to=self.accounts[0].part if self.residency.crossing is not None else None,
         )
 
     def note_libraries(self, name: str) -> None:
@@ -351,6 +358,22 @@ class Kernel:
         self.compute.resized(self)
         self.write_journal()
 
+    def arrive(self) -> None:
+        """Take the devices of its accounts for its own: its contexts are there, and no call of it is under way.
+
+        Called by its residency, which writes the journal.
+        """
+        parts, before = tuple(account.part for account in self.accounts), self.reservation
+        self.reservation = replace(before, parts=parts, generation=before.generation + 1)
+        words = (self.reservation.generation, self._class_word, self._host_quota_word)
+        for session in self._sessions.values():
+            if session.agent_side is not None:
+                session.agent_side.move(parts, *words)
+        show_devices(self.folder, [part.uuid for part in parts])
+        self._ledger.drop_beside(self.kernel_id)
+        self.compute.relocated(self)
+        log.info("event=moved kernel=%s to=%s generation=%d", self.kernel_id, parts[0].uuid, words[0])
+
     def set_enforcer(self, enforcer: protocol.Enforcer) -> None:
         """Tell its processes which enforcer holds their limits."""
         self._enforcer = enforcer
@@ -376,7 +399,9 @@ class Kernel:
 
     def read(self) -> KernelReading:
         """Read its processes' pages once."""
-        return KernelReading(self.reservation.parts, self.report(), self.residency.facts())
+        is_crossing = self.residency.crossing is not None
+        parts = tuple(account.part for account in self.accounts) if is_crossing else self.reservation.parts
+        return KernelReading(parts, self.report(), self.residency.facts())
 
     def report(self) -> tuple[DeviceUse, ...]:
         sessions = tuple(self._sessions.values())

@@ -237,6 +237,8 @@ class Reservations:
             return kernel
         if kernel.is_evicted:
             raise Refused("conflict", f"kernel {kernel_id} is evicted; try again when it has its GPU again")
+        if self.ledger.is_moving(kernel_id):
+            raise Refused("conflict", f"kernel {kernel_id} is being moved to another GPU; try again when it is there")
         parts = resize(
             self.ledger.device_states(asked.workload_class, without=kernel_id),
             before.parts,
@@ -311,7 +313,8 @@ class Reservations:
                 entries.append((entry, folder))
             else:
                 self._lose(folder, entry.reservation)
-        self.ledger.add_lost(part for entry, _ in entries for part in entry.reservation.parts)
+        targets = (entry.moves_to for entry, _ in entries if entry.moves_to is not None)
+        self.ledger.add_lost((*(part for entry, _ in entries for part in entry.reservation.parts), *targets))
         for entry, folder in entries:
             try:
                 kernel = self._add(entry, restored_from=folder)
@@ -430,16 +433,7 @@ class Reservations:
         """Enter a reservation and open its kernel, or do neither. Raises Refused."""
         reservation = entry.reservation
         host_quota = self._host_quota(reservation.hundredths)
-        try:
-            self.ledger.reserve(
-                reservation.kernel_id,
-                reservation.parts,
-                host_quota,
-                is_production=reservation.is_production,
-                is_restored=restored_from is not None,
-            )
-        except LedgerError as error:
-            raise Refused("no_room", str(error)) from error
+        self._enter(entry, host_quota, is_restored=restored_from is not None)
         folder = restored_from or self._folder_of(reservation)
         try:
             recall_seconds = self._settings.recall_seconds
@@ -464,6 +458,22 @@ class Reservations:
         if entry.is_evicted:  # after it is known which processes are still to come back
             self._leases.evict(kernel.kernel_id)
         return kernel
+
+    def _enter(self, entry: Entry, host_quota: int | None, *, is_restored: bool) -> None:
+        """Enter a reservation into the ledger, or nothing of it. Raises Refused."""
+        asked = entry.reservation
+        words = (asked.kernel_id, asked.parts, host_quota)
+        try:
+            self.ledger.reserve(*words, is_production=asked.is_production, is_restored=is_restored)
+        except LedgerError as error:
+            raise Refused("no_room", str(error)) from error
+        if entry.moves_to is None:
+            return
+        try:
+            self.ledger.cross(asked.kernel_id, entry.moves_to)
+        except LedgerError as error:
+            self.ledger.release(asked.kernel_id)
+            raise Refused("no_room", str(error)) from error
 
     def _enter_lease(self, kernel: Kernel) -> None:
         """Enter the kernel with the lease keeper.

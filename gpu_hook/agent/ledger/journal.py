@@ -9,7 +9,7 @@ import contextlib
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from jupyter_aliquot.gpu_hook.protocol.codec import MAX_AMOUNT, ResidencyMode
 log = logging.getLogger(__name__)
 
 _NAME = "grant.json"
+_DEVICES = "devices"
 _VERSION = 2
 _MAX_PID = 1 << 31
 # The attribute of a request that names the kernel's pod, as NAMESPACE/NAME.
@@ -113,6 +114,7 @@ class Entry:
     is_evicted: bool = False  # it is to leave its parts, and its memory stays out
     is_aside: bool = False  # its memory was out, and its parts were free for others
     is_ending: bool = False  # it was released, and a process of it keeps memory
+    moves_to: Part | None = None  # its contexts are restored there, and not on the device of its part
 
 
 def write_entry(folder: Path, entry: Entry) -> None:
@@ -150,6 +152,7 @@ def read_entry(folder: Path) -> Entry:
             is_evicted=data.get("is_evicted") is True,  # an earlier agent does not write these
             is_aside=data.get("is_aside") is True,
             is_ending=data.get("is_ending") is True,
+            moves_to=_read_target(data),
         )
     except (OSError, ValueError, OverflowError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise JournalError(f"{folder / _NAME} cannot be read: {error!r}") from error
@@ -160,6 +163,21 @@ def read_entry(folder: Path) -> Entry:
     if len(entry.tallies) != len(entry.reservation.parts) or not entry.reservation.parts:
         raise JournalError(f"{folder / _NAME} does not agree with itself about devices")
     return entry
+
+
+def show_devices(folder: Path, uuids: Sequence[str]) -> None:
+    """Leave a link beside the kernel's socket that names its devices: processes that begin CUDA later read it.
+
+    Their environment has the devices of the kernel's start.
+    """
+    new = folder / f"{_DEVICES}.new"
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            new.unlink()
+        new.symlink_to(",".join(uuids))
+        new.replace(folder / _DEVICES)
+    except OSError as error:
+        log.error("event=devices_not_shown folder=%s error=%r", folder, str(error))
 
 
 def remove_folder(folder: Path) -> None:
@@ -185,11 +203,24 @@ def _is_possible(entry: Entry) -> bool:
         all(0 < process.pid < _MAX_PID for process in processes)
         and all(part.hundredths > 0 and 0 <= part.reserved_bytes <= part.quota_bytes for part in asked.parts)
         and all(part.quota_bytes <= MAX_AMOUNT for part in asked.parts)
+        and (entry.moves_to is None or _is_place_of(entry.moves_to, asked.parts))
         and 0 < asked.generation <= MAX_AMOUNT
         and math.isfinite(asked.created)
         and all(0 < lent.pid < _MAX_PID and _are_amounts(lent.amounts, asked) for lent in entry.lent)
         and all(math.isfinite(tally.busy_seconds) for tally in (*entry.tallies, entry.host_tally))
     )
+
+
+def _is_place_of(target: Part, parts: tuple[Part, ...]) -> bool:
+    """Return whether a part is the only one of a kernel, on another device."""
+    (*others, part) = parts
+    is_same = (target.hundredths, target.quota_bytes, target.guarantee_bytes, target.is_kept) == (
+        part.hundredths,
+        part.quota_bytes,
+        part.guarantee_bytes,
+        part.is_kept,
+    )
+    return not others and is_same and target.uuid != part.uuid
 
 
 def _are_amounts(amounts: tuple[int, ...], asked: Reservation) -> bool:
@@ -212,6 +243,12 @@ def _read_reservation(data: Mapping[str, Any]) -> Reservation:
         residency=_read_mode(data["residency"]),
         uid=None if data.get("uid") is None else int(data["uid"]),
     )
+
+
+def _read_target(data: Mapping[str, Any]) -> Part | None:
+    """Read the part to which it moves; an earlier agent does not write it."""
+    told = data.get("moves_to")
+    return None if told is None else _read_part(told, data["reservation"]["residency"])
 
 
 def _read_part(data: Mapping[str, Any], mode: str) -> Part:

@@ -125,6 +125,8 @@ class Ledger:
         self._sizes: Counter[int] = Counter()  # how many kernels reserved so many bytes in all
         # Kernels whose memory is out, and whose parts others may reserve meanwhile.
         self._aside: set[str] = set()
+        # The second part of a kernel that moves to another device: the new one, then the old one, until it is there.
+        self._beside: dict[str, Part] = {}
         # Each device's last state, by class, with what it was made of: a grant changes one device of many.
         self._states: dict[tuple[str, str], tuple[Reserved, Oversubscription, _DeviceWords, DeviceState]] = {}
 
@@ -272,6 +274,40 @@ class Ledger:
                 account.part, account.is_production
             )
 
+    def hold_beside(self, kernel_id: str, part: Part) -> None:
+        """Reserve a part of another device beside a kernel's only one. Raises LedgerError if it does not fit."""
+        self._check_fit(kernel_id, [part], self._kernels[kernel_id][0].is_production, is_restored=False)
+        self._hold_beside(kernel_id, part)
+
+    def cross(self, kernel_id: str, part: Part) -> None:
+        """Have a kernel be where an earlier agent moved it. Raises LedgerError if that cannot be."""
+        self._check_fit(kernel_id, [part], self._kernels[kernel_id][0].is_production, is_restored=True)
+        self._hold_beside(kernel_id, part)
+        self.change_sides(kernel_id)
+
+    def _hold_beside(self, kernel_id: str, part: Part) -> None:
+        (account,) = self._kernels[kernel_id]
+        self._beside[kernel_id] = part
+        self._reserved[part.uuid] = self.reserved(part.uuid).plus(part, account.is_production)
+
+    def change_sides(self, kernel_id: str) -> None:
+        """Have a kernel's loans be on the part that is held beside its own, which is held from now on."""
+        (account,) = self._kernels[kernel_id]
+        self._lent[account.part.uuid] -= account.lent
+        account.part, self._beside[kernel_id] = self._beside[kernel_id], account.part
+        self._lent[account.part.uuid] += account.lent
+
+    def drop_beside(self, kernel_id: str) -> None:
+        """Give up the part that is held beside a kernel's own; none is no error."""
+        part = self._beside.pop(kernel_id, None)
+        if part is not None:
+            (account,) = self._kernels[kernel_id]
+            self._reserved[part.uuid] = self.reserved(part.uuid).plus(part, account.is_production, -1)
+
+    def is_moving(self, kernel_id: str) -> bool:
+        """Return whether a part is held beside the kernel's own: it moves to another device."""
+        return kernel_id in self._beside
+
     @property
     def aside(self) -> Sequence[str]:
         """The kernels that were set aside."""
@@ -329,6 +365,7 @@ class Ledger:
 
     def release(self, kernel_id: str) -> bool:
         """Take a reservation out, with its loans; return whether it was there."""
+        self.drop_beside(kernel_id)
         counted = self._counted(kernel_id)
         accounts = self._kernels.pop(kernel_id, None)
         self._host.pop(kernel_id, None)
@@ -482,6 +519,15 @@ class Ledger:
                 for loan in account.loans.values():
                     loan.recent_most = loan.bytes
 
+    def _sum_reserved(self, uuid: str) -> Reserved:
+        """Return what kernels reserved of a device, part by part."""
+        total = Reserved()
+        for account in (a for one in self._kernels for a in self._counted(one) if a.part.uuid == uuid):
+            total = total.plus(account.part, account.is_production)
+        for kernel_id in (one for one, part in self._beside.items() if part.uuid == uuid):
+            total = total.plus(self._beside[kernel_id], self._kernels[kernel_id][0].is_production)
+        return total
+
     def check(self) -> None:
         """Raise LedgerError when an invariant is broken.
 
@@ -489,9 +535,7 @@ class Ledger:
         """
         for uuid, device in self._devices.items():
             accounts = [a for accounts in self._kernels.values() for a in accounts if a.part.uuid == uuid]
-            total = Reserved()
-            for account in (a for one in self._kernels for a in self._counted(one) if a.part.uuid == uuid):
-                total = total.plus(account.part, account.is_production)
+            total = self._sum_reserved(uuid)
             if total != self.reserved(uuid):
                 raise LedgerError(f"device {uuid}: the sums of its reservations are off")
             most = self.oversubscription.most

@@ -81,9 +81,7 @@ class AgentSide:
         self._page = SharedPage("aliquot-agent-page", other_side_writes=False)
         page = self._page
         page.half_words[AgentPage.DEVICE_COUNT // 4] = len(parts)
-        for device, part in enumerate(parts):
-            start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
-            page.set_bytes(start + AgentPage.UUID, protocol.device_uuid_bytes(part.uuid))
+        self._set_devices(parts)
         self.set_grant(parts, generation, workload_class, host_quota_bytes)
         if plan is not None:
             self._write_plan(plan)
@@ -140,6 +138,22 @@ class AgentSide:
         words[AgentPage.HOST_QUOTA // 8] = host_quota_bytes
         fence()
         words[AgentPage.GENERATION // 8] = generation
+
+    def move(
+        self, parts: Sequence[Part], generation: int, workload_class: protocol.WorkloadClass, host_quota_bytes: int
+    ) -> None:
+        """Write the other devices behind the process's ordinals.
+
+        No call of it is under way then. With another generation its hook asks the driver for them anew.
+        """
+        self._set_devices(parts)
+        fence()
+        self.set_grant(parts, generation, workload_class, host_quota_bytes)
+
+    def _set_devices(self, parts: Sequence[Part]) -> None:
+        for device, part in enumerate(parts):
+            start = AgentPage.DEVICES + device * AgentPage.DEVICE_BYTES
+            self._page.set_bytes(start + AgentPage.UUID, protocol.device_uuid_bytes(part.uuid))
 
     def set_lease(self, lease: protocol.Lease) -> None:
         """Write whether the process's calls may go on."""

@@ -254,8 +254,7 @@ class LeaseKeeper:
         waits = {wait.kernel_id: wait for wait in decision.waits}
         for record in self._records.values():
             if record.stays_out and record.wants_since is not None:
-                reason = Reason.EVICTED if record.is_evicted else Reason.COMPUTE
-                waits[record.kernel.kernel_id] = Wait(record.kernel.kernel_id, reason, 1)
+                waits[record.kernel.kernel_id] = Wait(record.kernel.kernel_id, record.why_kept_out, 1)
             elif record.is_postponed:
                 left = record.retry_at - now.monotonic
                 waits[record.kernel.kernel_id] = Wait(
@@ -290,7 +289,7 @@ class LeaseKeeper:
         after = self._checkpoint_after
         for kernel_id, record in self._records.items():
             is_quiet = after is not None and record.is_for_checkpoint(now, after)
-            if is_quiet or record.is_to_vacate(self._vacated, now):
+            if is_quiet or record.is_to_vacate(self._vacated, now) or record.is_to_relocate(now):
                 self._begin(kernel_id, State.SWAPPING_OUT, self._checkpoint(kernel_id))
 
     async def _checkpoint(self, kernel_id: str) -> None:
@@ -437,7 +436,7 @@ class LeaseKeeper:
         shown = (None if wait is None else replace(wait, expected_seconds=None), self.why_asked_out_waits(kernel_id))
         known, told_at = self._told.get(kernel_id, (None, 0.0))
         # The answer of a process that was silent for long changes no state: an evicted kernel is looked at again.
-        is_watched = wait is not None or record.is_evicted
+        is_watched = wait is not None or record.is_evicted or record.is_relocating
         if known != (record.facts.state, shown) or (is_watched and now - told_at >= _LONGEST_SLEEP_SECONDS):
             self._told[kernel_id] = ((record.facts.state, shown), now)
             self._tell(kernel_id)

@@ -141,7 +141,7 @@ class LeaseRecord:
         self.kept: Reason | None = None  # why the last decision did not carry that request out
         # since when it is told to leave its parts; until they are reserved again, it counts as unwanted
         self.evicted_since: float | None = None
-        self.is_kept_out = False  # until the compute keeper lets it in, it counts as unwanted
+        self.is_relocating = self.is_kept_out = False  # until it has moved, or is let in, it counts as unwanted
         self.left_for: LeftFor | None = None  # the last time; None: never since this agent has it
         self.is_prepared = False  # host memory for its copy was made since it came in
         self.not_before = 0.0  # after a failed move that does not say when to try again
@@ -191,7 +191,8 @@ class LeaseRecord:
             expected_rest_seconds=self.habits.expected_rest(now.monotonic),
             moving_since=facts.since,
             movable_at=self._movable_at(now.monotonic),
-            is_asked_out=(self.asked_out_at is not None and self._was_idle) or self.stays_out,
+            is_asked_out=(self._was_idle and (self.asked_out_at is not None or self.is_relocating))
+            or (self.stays_out and not self.is_relocating),
         )
 
     def _note_idleness(self, facts: ResidencyFacts, now: Moment) -> None:
@@ -274,7 +275,14 @@ class LeaseRecord:
 
         A kernel that cannot leave may still grow.
         """
-        return (self.is_kept_out or self.is_evicted) and self.facts.is_swappable
+        return (self.is_kept_out or self.is_evicted or self.is_relocating) and self.facts.is_swappable
+
+    @property
+    def why_kept_out(self) -> Reason:
+        """Return what a kernel waits for that is kept out."""
+        if self.is_evicted:
+            return Reason.EVICTED
+        return Reason.COMPUTE if self.is_kept_out else Reason.RELOCATING
 
     @property
     def is_out(self) -> bool:
@@ -295,6 +303,11 @@ class LeaseRecord:
         """Return whether its contexts are to leave devices now: it is evicted, and nothing brings it back there."""
         is_out = self.facts.state is KernelState.SWAPPED and self.is_beginning is None
         return is_out and self.is_evicted and self.is_on(devices) and now >= self.not_saved_before
+
+    def is_to_relocate(self, now: float) -> bool:
+        """Return whether its contexts are to leave now: its memory is out, and it moves to another device."""
+        is_out = self.facts.state is KernelState.SWAPPED and self.is_beginning is None
+        return is_out and self.is_relocating and not self.kernel.is_expecting and now >= self.not_saved_before
 
     def is_on(self, devices: Container[str]) -> bool:
         """Return whether it has a context, or memory, on one of these devices."""
@@ -402,7 +415,7 @@ def why_out(out: Out, records: Mapping[str, LeaseRecord]) -> LeftFor:
     if wanter is None:
         if record.is_evicted:
             return LeftFor.EVICTED
-        return LeftFor.COMPUTE if record.stays_out else LeftFor.ASKED
+        return LeftFor.COMPUTE if record.is_kept_out else LeftFor.ASKED
     if record.idle_since is not None:
         return LeftFor.IDLE
     is_preempted = wanter.kernel.reservation.is_production and not record.kernel.reservation.is_production

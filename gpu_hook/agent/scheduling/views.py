@@ -46,6 +46,7 @@ class Reason(str, enum.Enum):
     HOST = "host"  # host memory for the kernels that would have to leave is full
     COMPUTE = "compute"  # production works on its device, and could not be protected beside it
     EVICTED = "evicted"  # the gateway evicted it from its parts
+    RELOCATING = "relocating"  # it is being moved to another device
     # the room is held by a kernel that cannot leave, never does, or is silent; or the device is too
     # small
     STUCK = "stuck"

@@ -1,4 +1,4 @@
-"""The control operations about residency: swap_out, wake, hint, watch, evict, readmit, vacate.
+"""The control operations about residency: swap_out, wake, hint, watch, evict, readmit, vacate, move, moved.
 
 They make requests; the lease keeper decides. Each answers at once. The kernel's status, and the
 events for its watchers, show the outcome of a request.
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jupyter_aliquot.gpu_hook.agent.kernels.evictions import Evictions
+from jupyter_aliquot.gpu_hook.agent.kernels.relocations import Relocations
 from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Refused
 from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
 from jupyter_aliquot.gpu_hook.agent.scheduling.records import LeaseRecord, read_moment
@@ -17,7 +18,7 @@ from jupyter_aliquot.gpu_hook.agent.scheduling.views import HINT_SECONDS, Reason
 from jupyter_aliquot.gpu_hook.agent.swap.facts import ResidencyFacts, describe_residency
 from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
 
-from .request_fields import read_devices, read_kernel_id
+from .request_fields import read_devices, read_kernel_id, read_text
 
 _WORDS = {
     Reason.COMING: "its memory is being copied back",
@@ -30,6 +31,7 @@ _WORDS = {
     Reason.HOST: "host memory for what would have to leave is full",
     Reason.COMPUTE: "production works on its device, and it could not be held back enough beside that",
     Reason.EVICTED: "it was evicted from its GPU, and waits until it has one again",
+    Reason.RELOCATING: "it is being moved to another GPU of its node",
     Reason.STUCK: "what holds the room cannot be moved, or does not answer",
 }
 
@@ -45,10 +47,16 @@ class LeaseOperations:
     """
 
     def __init__(
-        self, leases: LeaseKeeper, evictions: Evictions, send: Send, watch_node: Callable[[int], None]
+        self,
+        leases: LeaseKeeper,
+        evictions: Evictions,
+        relocations: Relocations,
+        send: Send,
+        watch_node: Callable[[int], None],
     ) -> None:
         self._leases = leases
         self._evictions = evictions
+        self._relocations = relocations
         self._send = send
         self._watch_node = watch_node
         self._watchers: dict[str, set[int]] = {}
@@ -60,11 +68,14 @@ class LeaseOperations:
             "evict": self._evict,
             "readmit": self._readmit,
             "vacate": self._vacate,
+            "move": self._move,
+            "moved": self._moved,
         }
 
     def tell(self, kernel_id: str) -> None:
         """Send an event to a kernel's watchers: its state or wait changed, or it still waits."""
         self._evictions.look(kernel_id)
+        self._relocations.look(kernel_id)
         for connection in tuple(self._watchers.get(kernel_id, ())):
             self._send(connection, {"event": "lease", **self._describe(kernel_id)})
 
@@ -109,6 +120,14 @@ class LeaseOperations:
 
     def _vacate(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
         return {"devices": self._leases.vacate(read_devices(request))}
+
+    def _move(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
+        self._relocations.begin(read_kernel_id(request), read_text(request, "device"))
+        return {}
+
+    def _moved(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
+        state, reason = self._relocations.outcome(read_kernel_id(request), read_text(request, "device"))
+        return {"state": state, "reason": reason}
 
     def _hint(self, request: Mapping[str, Any], connection: int) -> dict[str, Any]:
         record = self._find(read_kernel_id(request))

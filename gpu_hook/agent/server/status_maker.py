@@ -18,11 +18,13 @@ from jupyter_aliquot.gpu_hook.agent.enforcers.enforcement import Enforcement
 from jupyter_aliquot.gpu_hook.agent.host_copies.arena import Arena
 from jupyter_aliquot.gpu_hook.agent.kernels.evictions import Evictions
 from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
+from jupyter_aliquot.gpu_hook.agent.kernels.relocations import Relocations
 from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Reservations
 from jupyter_aliquot.gpu_hook.agent.ledger.journal import Reservation
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
 from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
 from jupyter_aliquot.gpu_hook.agent.scheduling.overcommit import OvercommitKeeper
+from jupyter_aliquot.gpu_hook.agent.swap.facts import ResidencyFacts
 from jupyter_aliquot.gpu_hook.agent.trimming.trimmer import Trims
 
 from .lease_operations import describe_lease
@@ -90,6 +92,7 @@ class Subjects:
     arena: Arena
     overcommit: OvercommitKeeper
     evictions: Evictions
+    relocations: Relocations
 
 
 @dataclass(frozen=True)
@@ -164,11 +167,18 @@ class StatusMaker:
             copies = host_bytes.get(kernel.kernel_id, 0)
             description = {
                 **describe_kernel(kernel, reading, of.auditor.findings, of.enforcement, of.compute),
-                "residency": describe_lease(of.leases, reading.facts, copies, has_ages=since is None),
+                "residency": self._residency(kernel, reading.facts, copies, has_ages=since is None),
                 "misfits": of.actuation.needs_restart(kernel.reservation, kernel.pids),
                 "trimmed": of.trims.describe(kernel.kernel_id),
             }
         return _Seen(kernel.reservation, kernel.is_ending, reading.charged, reading.on_devices, description)
+
+    def _residency(
+        self, kernel: Kernel, facts: ResidencyFacts, copies: int, *, has_ages: bool
+    ) -> dict[str, Any] | None:
+        of = self._of
+        found = describe_lease(of.leases, facts, copies, has_ages=has_ages)
+        return found and {**found, "immovable_because": of.relocations.why_not(kernel, facts)}
 
     def _join(self, seen: Sequence[_Seen], with_kernels: bool, since: int | None) -> dict[str, Any]:
         charged: Counter[str] = Counter()

@@ -6,7 +6,7 @@ finds too little room ends the kernel. It knows no lease and no state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -16,6 +16,8 @@ from .checkpoint_helper import CheckpointError
 from .facts import DeviceBytes, Move, MoveResult, ResidencyFacts
 from .table import Event
 
+# The first driver that restores a process on another GPU, by a map of all GPUs.
+_FIRST_WITH_MAP = 580
 # r610.57.04: a lock crashes some processes with many threads (NVIDIA/cuda-checkpoint#58).
 DENIED_DRIVERS = frozenset({"610.57.04"})
 _WHY_PINNED = {
@@ -61,6 +63,23 @@ def why_not(facts: ResidencyFacts, here: Circumstances) -> str:
     return ""
 
 
+def why_no_map(here: Circumstances) -> str:
+    """Return why this node's driver restores no process on another GPU; empty: it does."""
+    release = here.driver_version.split(".")[0]
+    if release.isdigit() and int(release) < _FIRST_WITH_MAP:
+        return f"driver {here.driver_version} restores a process on its own GPU alone; {_FIRST_WITH_MAP} was the first"
+    return ""
+
+
+def swapped_gpus(gpus: Iterable[str], one: str, other: str) -> dict[str, str]:
+    """Return the map of all GPUs by which a process changes from one to another.
+
+    The driver takes no other: it has to name each GPU that the driver sees, whatever the process's
+    CUDA_VISIBLE_DEVICES leaves, and each once.
+    """
+    return {**{gpu: gpu for gpu in gpus}, one: other, other: one}
+
+
 End = tuple[Event, Move]
 
 
@@ -69,7 +88,11 @@ class Checkpointer(Protocol):
 
     async def save(self, pids: Sequence[int], lock_milliseconds: int) -> None: ...
 
-    async def restore(self, pids: Sequence[int]) -> None: ...
+    async def restore(self, pids: Sequence[int], gpus: Mapping[str, str]) -> None: ...
+
+    async def are_off(self, pids: Sequence[int]) -> bool:
+        """Return whether the driver says that none of them is on a device. It raises nothing."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -77,19 +100,22 @@ class CheckpointTools:
     """The tools for checkpoints.
 
     ``bytes_of`` returns the bytes of processes on each device, contexts included, as the driver
-    sees them now.
+    sees them now. ``gpus`` returns all GPUs of the node, by UUID.
     """
 
     checkpointer: Checkpointer
     here: Callable[[], Circumstances]
     bytes_of: Callable[[Sequence[int]], Mapping[str, int]]
+    gpus: Callable[[], Sequence[str]] = tuple
 
 
 class KernelCheckpoint:
     """The checkpoint of one kernel.
 
     ``saved_bytes`` is what a restore takes of each device; empty: nothing is saved. ``journal``
-    writes it down.
+    writes it down. ``crossing`` is the device that it was saved on, and the one to restore it on;
+    None: the same. ``arrived`` is called once it is restored on the other. ``may_return`` says that
+    it certainly is not there yet: a restore that failed may have happened all the same.
     """
 
     def __init__(
@@ -98,8 +124,13 @@ class KernelCheckpoint:
         lock_milliseconds: int,
         journal: Callable[[], None],
         saved_bytes: Mapping[str, int],
+        crossing: tuple[str, str] | None = None,
+        arrived: Callable[[], None] = lambda: None,
     ) -> None:
         self.saved_bytes = dict(saved_bytes)
+        self.crossing = crossing
+        self.may_return = crossing is None
+        self._arrived = arrived
         self._tools = tools
         self._lock_milliseconds = lock_milliseconds
         self._journal = journal
@@ -125,6 +156,21 @@ class KernelCheckpoint:
             return Event.FAILED, Move(MoveResult.FAILED, str(error))
         return Event.DONE, Move(MoveResult.DONE)
 
+    def why_no_map(self) -> str:
+        """Return why it could not be restored on another device; empty: it could."""
+        return "this agent has no checkpoints" if self._tools is None else why_no_map(self._tools.here())
+
+    def cross(self, source: str, target: str) -> None:
+        """Have the next restore be on another device; or on the same again, where *target* is that one.
+
+        The caller writes the journal.
+        """
+        before, self.crossing, self.may_return = self.crossing, (source, target), True
+        if before is not None and before[0] == target:
+            self.crossing = None
+        others = {source: target, target: source}
+        self.saved_bytes = {others.get(uuid, uuid): size for uuid, size in self.saved_bytes.items()}
+
     async def restore(self, pids: Sequence[int]) -> End:
         """Restore the contexts; their room is reserved.
 
@@ -133,10 +179,15 @@ class KernelCheckpoint:
         if self._tools is None:
             return Event.FAILED, Move(MoveResult.REFUSED, "this agent has no checkpoints")
         try:
-            await self._tools.checkpointer.restore(pids)
+            gpus = {} if self.crossing is None else swapped_gpus(self._tools.gpus(), *self.crossing)
+            await self._tools.checkpointer.restore(pids, gpus)
         except CheckpointError as error:
+            self.may_return = await self._tools.checkpointer.are_off(pids)
             lost = "; its device state is lost: restart the kernel" if error.is_fatal else ""
             return Event.FAILED, Move(MoveResult.FAILED, f"{error}{lost}")
+        if self.crossing is not None:
+            self.crossing = None
+            self._arrived()
         self._forget()
         return Event.DONE, Move(MoveResult.DONE)
 
@@ -161,5 +212,5 @@ class KernelCheckpoint:
             self._forget()
 
     def _forget(self) -> None:
-        self.saved_bytes = {}
+        self.saved_bytes, self.crossing = {}, None
         self._journal()

@@ -17,11 +17,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 log = logging.getLogger(__name__)
 
 _START_SECONDS = 30.0  # attaching to the driver of a machine with many GPUs
+_NO_MAP: Mapping[str, str] = MappingProxyType({})
 _VERB_SECONDS = 60.0  # beside the lock's own time: the driver copies the contexts
 _NAMES = {1: "invalid value", 2: "out of memory", 401: "illegal state", 600: "not ready", 801: "not supported"}
 
@@ -70,13 +72,16 @@ class CheckpointHelper:
                 await self._undo(pids)
                 raise error
 
-    async def restore(self, pids: Sequence[int]) -> None:
-        """Bring all of them back; their room must be free. Raises CheckpointError."""
+    async def restore(self, pids: Sequence[int], gpus: Mapping[str, str] = _NO_MAP) -> None:
+        """Bring all of them back; their room must be free. Raises CheckpointError.
+
+        *gpus* maps each GPU of the node to the one that replaces it; empty: each replaces itself.
+        """
         async with self._turn:
             for pid in pids:
                 state = await self._state(pid)
                 if state is ProcessState.CHECKPOINTED:
-                    await self._act("restore", pid, ProcessState.LOCKED)
+                    await self._act("restore", pid, ProcessState.LOCKED, gpus=gpus)
             for pid in pids:
                 if await self._state(pid) is ProcessState.LOCKED:
                     await self._act("unlock", pid, ProcessState.RUNNING)
@@ -89,6 +94,14 @@ class CheckpointHelper:
         async with self._turn:
             return {pid: await self._state(pid) for pid in pids}
 
+    async def are_off(self, pids: Sequence[int]) -> bool:
+        """Return whether the driver says that none of them is on a device; False: it does not tell."""
+        try:
+            states = await self.states(pids)
+        except CheckpointError:
+            return False
+        return all(state in (ProcessState.CHECKPOINTED, ProcessState.FAILED) for state in states.values())
+
     async def close(self) -> None:
         """End the process; checkpointed processes stay so."""
         process, self._process = self._process, None
@@ -98,12 +111,20 @@ class CheckpointHelper:
             process.kill()
         await process.wait()
 
-    async def _act(self, verb: str, pid: int, want: ProcessState, timeout_milliseconds: int = 0) -> None:
+    async def _act(
+        self,
+        verb: str,
+        pid: int,
+        want: ProcessState,
+        timeout_milliseconds: int = 0,
+        gpus: Mapping[str, str] = _NO_MAP,
+    ) -> None:
         """Bring a process into the wanted state.
 
         A process that ended is no error: it has nothing on a device.
         """
-        answer = await self._ask({"verb": verb, "pid": pid, "timeout_ms": timeout_milliseconds}, timeout_milliseconds)
+        request = {"verb": verb, "pid": pid, "timeout_ms": timeout_milliseconds, "gpus": list(gpus.items())}
+        answer = await self._ask(request, timeout_milliseconds)
         error, state = answer.get("error"), answer.get("state")
         if state is None and not _is_there(pid):
             return

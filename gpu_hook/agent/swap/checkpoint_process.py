@@ -6,6 +6,7 @@ JSON from stdin, one at a time, and answers each:
 
     {"verb": "lock", "pid": 4711, "timeout_ms": 2000}   →   {"error": 0, "state": 1}
 
+``gpus`` of a restore are pairs of UUIDs: each GPU of the node, and the one that replaces it.
 ``error`` is the CUresult. The process ends with its stdin. It makes no context, so it holds no
 memory of any device.
 """
@@ -15,7 +16,8 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Sequence
 from typing import Any
 
 _SINCE = 12080  # CUDA 12.8
@@ -40,6 +42,33 @@ class LockArguments(ctypes.Structure):
     )
 
 
+class GpuPair(ctypes.Structure):
+    """The driver's CUcheckpointGpuPair."""
+
+    _fields_ = (("old", ctypes.c_ubyte * 16), ("new", ctypes.c_ubyte * 16))
+
+
+class RestoreArguments(ctypes.Structure):
+    """The driver's CUcheckpointRestoreArgs."""
+
+    _fields_ = (
+        ("pairs", ctypes.POINTER(GpuPair)),
+        ("count", ctypes.c_uint),
+        ("padding", ctypes.c_uint),
+        ("reserved", ctypes.c_uint64 * 6),
+    )
+
+
+def restore_arguments(gpus: Sequence[Sequence[str]]) -> RestoreArguments:
+    """Return a map of GPUs as the driver takes it. Raises ValueError for what is no UUID."""
+    pairs = (GpuPair * len(gpus))(*(GpuPair(_uuid(old), _uuid(new)) for old, new in gpus))
+    return RestoreArguments(pairs, len(gpus))
+
+
+def _uuid(text: str) -> Any:
+    return (ctypes.c_ubyte * 16)(*uuid.UUID(text.removeprefix("GPU-")).bytes)
+
+
 class Checkpoints:
     """The driver's checkpoint functions.
 
@@ -55,12 +84,13 @@ class Checkpoints:
         error = int(self._cuda.cuInit(0))
         return error or (0 if all(self._functions.values()) else _NOT_FOUND)
 
-    def act(self, verb: str, pid: int, timeout_milliseconds: int) -> int:
+    def act(self, verb: str, pid: int, timeout_milliseconds: int, gpus: Sequence[Sequence[str]] = ()) -> int:
         function = self._functions[_VERBS[verb]]
         if function is None:
             return _NOT_FOUND
-        lock = LockArguments(timeout_milliseconds, 0)
-        return int(function(pid, ctypes.byref(lock) if verb == "lock" else None))
+        lock, restore = LockArguments(timeout_milliseconds, 0), restore_arguments(gpus)
+        told = {"lock": lock, "restore": restore if gpus else None}.get(verb)
+        return int(function(pid, None if told is None else ctypes.byref(told)))
 
     def state(self, pid: int) -> int | None:
         """Return the CUprocessState; None where the driver does not tell."""
@@ -89,11 +119,13 @@ def answer(checkpoints: Checkpoints, line: str) -> dict[str, Any]:
         request = json.loads(line)
         verb, pid = request["verb"], int(request["pid"])
         timeout = int(request.get("timeout_ms", 0))
+        gpus = [(str(old), str(new)) for old, new in request.get("gpus", ())]
+        restore_arguments(gpus)
     except (ValueError, KeyError, TypeError):
         return {"error": _INVALID_VALUE, "state": None}
     if verb != "state" and verb not in _VERBS:
         return {"error": _INVALID_VALUE, "state": None}
-    error = 0 if verb == "state" else checkpoints.act(verb, pid, timeout)
+    error = 0 if verb == "state" else checkpoints.act(verb, pid, timeout, gpus)
     return {"error": error, "state": checkpoints.state(pid)}
 
 

@@ -63,6 +63,8 @@ class KernelResidency:
         journal: Callable[[], None],
         is_lease_ended: bool,
         saved_bytes: Mapping[str, int] | None = None,
+        crossing: tuple[str, str] | None = None,
+        arrived: Callable[[], None] = lambda: None,
     ) -> None:
         self.kernel_id = kernel_id
         self.mode = mode
@@ -80,7 +82,7 @@ class KernelResidency:
         self._processes: dict[int, ProcessResidency] = {}
         self._moves = KernelMoves(kernel_id, mode, tools.arena, tools.settings, accounts)
         self._checkpoint = KernelCheckpoint(
-            tools.checkpoints, tools.settings.drain_milliseconds, journal, saved_bytes or {}
+            tools.checkpoints, tools.settings.drain_milliseconds, journal, saved_bytes or {}, crossing, arrived
         )
         self._acts = self._make_acts()
         self._loop = asyncio.get_running_loop()
@@ -136,6 +138,24 @@ class KernelResidency:
         Empty: they are there.
         """
         return self._checkpoint.saved_bytes
+
+    @property
+    def crossing(self) -> tuple[str, str] | None:
+        """Return the device that it was saved on, and another that it is restored on; None: no other."""
+        return self._checkpoint.crossing
+
+    @property
+    def may_return(self) -> bool:
+        """Return whether it is certainly not on the other device yet."""
+        return self._checkpoint.may_return
+
+    def cross(self, source: str, target: str) -> None:
+        """Have its saved contexts be restored on another device. The caller changes its accounts, and the journal."""
+        self._checkpoint.cross(source, target)
+
+    def why_immovable(self, facts: ResidencyFacts) -> str:
+        """Return why its contexts can be restored on no other device; empty: they can, with another of its model."""
+        return facts.mode_reason or self._checkpoint.why_no_map() or self._checkpoint.why_not(facts)
 
     async def prepare(self) -> bool:
         """Make warm host memory for its copy ahead, while it runs.

@@ -8,9 +8,10 @@
 static struct { /* the words first: every start touches them */
     int count;     /* 0: not asked yet */
     uint64_t used; /* atomic; bits */
-    struct {
-        uint8_t uuid[16];
-        bool is_known; /* written with release after uuid; two threads may both write the same */
+    struct device {
+        uint64_t known; /* 1 + the generation of the grant under which the driver told uuid; 0: never */
+        uint64_t uuid[2]; /* guarded by known: read before and after them */
+        bool is_writing;
     } devices[DEVICES_MAX];
 } state;
 
@@ -24,19 +25,43 @@ int devices_count(void)
     return count;
 }
 
+static bool read_known(const struct device *device, uint64_t wanted, uint64_t uuid[2])
+{
+    if (__atomic_load_n(&device->known, __ATOMIC_ACQUIRE) != wanted)
+        return false;
+    for (int i = 0; i < 2; i++)
+        uuid[i] = __atomic_load_n(&device->uuid[i], __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&device->known, __ATOMIC_RELAXED) == wanted;
+}
+
+/* No lock, which a fork could leave held: a thread that meets another here leaves it to that one. */
+static void keep(struct device *device, uint64_t wanted, const uint64_t uuid[2])
+{
+    if (__atomic_exchange_n(&device->is_writing, true, __ATOMIC_ACQUIRE))
+        return;
+    __atomic_store_n(&device->known, 0, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < 2; i++)
+        __atomic_store_n(&device->uuid[i], uuid[i], __ATOMIC_RELEASE);
+    __atomic_store_n(&device->known, wanted, __ATOMIC_RELEASE);
+    __atomic_store_n(&device->is_writing, false, __ATOMIC_RELEASE);
+}
+
+/* The driver is asked once for each generation of the grant: the kernel may have been moved to
+ * another device, which keeps the number of the one before. */
 bool devices_uuid(int device, uint8_t uuid[16])
 {
+    uint64_t words[2], wanted = page_read(&page_agent()->generation) + 1;
     if (device < 0 || device >= devices_count())
         return false;
-    if (!__atomic_load_n(&state.devices[device].is_known, __ATOMIC_ACQUIRE)) {
+    if (!read_known(&state.devices[device], wanted, words)) {
         CUuuid found;
         /* The first version, for MIG too: it names the parent, as NVML does for the agent. */
         if (driver()->cuDeviceGetUuid(&found, device) != CUDA_SUCCESS)
             return false;
-        memcpy(state.devices[device].uuid, found.bytes, 16);
-        __atomic_store_n(&state.devices[device].is_known, true, __ATOMIC_RELEASE);
+        memcpy(words, found.bytes, 16);
+        keep(&state.devices[device], wanted, words);
     }
-    memcpy(uuid, state.devices[device].uuid, 16);
+    memcpy(uuid, words, 16);
     return true;
 }
 

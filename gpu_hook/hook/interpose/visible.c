@@ -4,7 +4,9 @@
 #include "base/settings.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -14,6 +16,8 @@
 #define GRANT "ALIQUOT_VISIBLE_DEVICES" /* read once, by settings.c */
 /* a place in the environment for ours, where the program has deleted its own */
 #define SPARE "ALIQUOT_SPARE"
+/* a link in the kernel's folder: the devices of a kernel that was moved since its start */
+#define MOVED "devices"
 #define LIST_BYTES 4096 /* 64 devices with UUIDs of 40 characters, and more */
 
 static struct {
@@ -87,6 +91,19 @@ void visible_translate(const char *granted, const char *chosen, char *text, size
         used += device.length;
     }
     text[used] = '\0';
+}
+
+/* A kernel that was moved has one device, whatever its environment says. */
+static void follow_move(char *text, size_t size)
+{
+    static char path[PATH_MAX]; /* guarded by the mutex; a thread's stack may be small */
+    const char *folder = settings()->kernel_dir;
+    int length = folder ? snprintf(path, sizeof path, "%s/" MOVED, folder) : -1;
+    if (!text[0] || length < 0 || length >= PATH_MAX)
+        return;
+    ssize_t found = readlink(path, text, size - 1); /* leaves the text where there is no link */
+    if (found > 0)
+        text[found] = '\0';
 }
 
 /* Replace one pointer of the environment. setenv() moves the array, and getenv() of another thread
@@ -173,6 +190,7 @@ bool visible_begin(void)
     char text[LIST_BYTES];
     const char *chosen = getenv(VARIABLE);
     visible_translate(granted, chosen, text, sizeof text);
+    follow_move(text, sizeof text);
     if (chosen && strcmp(chosen, text) == 0)
         return true;
     LOG("event=visible_devices chosen=\"%s\" granted=%s given=%s", chosen ? chosen : "all", granted,

@@ -84,16 +84,21 @@ static void sleep_on_posts(struct engine *engine, uint32_t posts, uint64_t nanos
     syscall(SYS_futex, &engine->posts, FUTEX_WAIT, posts, &pause, NULL, 0);
 }
 
+static struct engine *engine_of(struct attachment *attachment, unsigned device)
+{
+    return &attachment->machine->devices[slots_place(attachment, device)].engine;
+}
+
 void engine_expect(struct attachment *attachment, unsigned device)
 {
-    struct engine *engine = &attachment->machine->devices[device].engine;
+    struct engine *engine = engine_of(attachment, device);
     atomic_fetch_add_explicit(&engine->expecting, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&engine->expected[attachment->slot], 1, memory_order_release);
 }
 
 void engine_unexpect(struct attachment *attachment, unsigned device)
 {
-    struct engine *engine = &attachment->machine->devices[device].engine;
+    struct engine *engine = engine_of(attachment, device);
     atomic_fetch_sub_explicit(&engine->expected[attachment->slot], 1, memory_order_relaxed);
     atomic_fetch_sub_explicit(&engine->expecting, 1, memory_order_release);
 }
@@ -102,11 +107,11 @@ void engine_settle(struct attachment *attachment, unsigned device)
 {
     if (machine_try_lock(attachment->machine))
         return;
-    advance(attachment, device, machine_now());
+    advance(attachment, slots_place(attachment, device), machine_now());
     machine_unlock(attachment->machine);
 }
 
-/* Under the lock, which is free while it waits for a place. The launch's index, or -1 when the lock
+/* Under the lock, which is free while it waits for a place; `device` is the machine's. The launch's index, or -1 when the lock
  * cannot be had. */
 static int post(struct attachment *attachment, unsigned device, const struct demand *demand)
 {
@@ -147,6 +152,7 @@ static int wait_for_end(struct attachment *attachment, unsigned device, int inde
     }
 }
 
+/* Here `device` is the process's. */
 static void clear_expectation(struct attachment *attachment, unsigned device, const struct demand *demand)
 {
     if (*demand->is_expected)
@@ -156,7 +162,8 @@ static void clear_expectation(struct attachment *attachment, unsigned device, co
 
 uint64_t engine_run(struct attachment *attachment, unsigned device_index, const struct demand *demand)
 {
-    struct device *device = &attachment->machine->devices[device_index];
+    unsigned place = slots_place(attachment, device_index);
+    struct device *device = &attachment->machine->devices[place];
     struct engine *engine = &device->engine;
     uint64_t end = demand->ready + demand->nanoseconds;
     atomic_fetch_add_explicit(&device->launches, 1, memory_order_relaxed);
@@ -164,7 +171,7 @@ uint64_t engine_run(struct attachment *attachment, unsigned device_index, const 
         clear_expectation(attachment, device_index, demand);
         return end; /* the lock's holder is stopped: go on without the engine */
     }
-    int index = post(attachment, device_index, demand);
+    int index = post(attachment, place, demand);
     clear_expectation(attachment, device_index, demand);
     if (index < 0)
         return end;
@@ -172,7 +179,7 @@ uint64_t engine_run(struct attachment *attachment, unsigned device_index, const 
         engine->awaited_since = 0;
         wake(engine);
     }
-    if (wait_for_end(attachment, device_index, index) != 0) {
+    if (wait_for_end(attachment, place, index) != 0) {
         atomic_store_explicit(&engine->requests[index].is_given_up, 1, memory_order_relaxed);
         return end;
     }
@@ -190,7 +197,7 @@ uint64_t engine_copy(struct attachment *attachment, unsigned device_index, enum 
     pace(ready);
     if (machine_lock(machine))
         return ready + nanoseconds;
-    uint64_t *until = &machine->devices[device_index].copy_until[direction];
+    uint64_t *until = &machine->devices[slots_place(attachment, device_index)].copy_until[direction];
     uint64_t start = *until > ready ? *until : ready;
     *until = start + nanoseconds;
     machine_unlock(machine);

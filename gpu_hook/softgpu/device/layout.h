@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define MACHINE_MAGIC 0x31465541514c4141ull
-#define MACHINE_VERSION 9u
+#define MACHINE_VERSION 10u
 #define MACHINE_DEVICES 8
 #define MACHINE_SLOTS 256
 #define MACHINE_BINS 64
@@ -127,6 +127,9 @@ struct slot {
     _Atomic uint32_t work_items;    /* queued and not yet done */
     _Atomic uint32_t unsaveable;    /* bits of enum slot_unsaveable: what a checkpoint refuses */
     uint32_t reserved_word;
+    /* the device of the machine behind each that the process knows: itself, until a restore puts
+     * another in its place. Written while the process is checkpointed */
+    _Atomic uint8_t places[MACHINE_DEVICES];
     struct slot_device devices[MACHINE_DEVICES];
 };
 

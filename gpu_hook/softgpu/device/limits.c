@@ -118,6 +118,7 @@ int limits_get(struct attachment *attachment, unsigned device, const char *path,
 struct limits_view limits_view(struct attachment *attachment, unsigned device)
 {
     struct machine *machine = attachment->machine;
+    device = slots_place(attachment, device);
     struct limits_view view = {machine->memory_bytes, slots_used(machine, device), 0};
     view.free_bytes = view.total_bytes - view.used_bytes;
     const struct limit *limit = find(machine, &attachment->cgroups[0]);

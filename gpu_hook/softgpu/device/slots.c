@@ -146,6 +146,8 @@ int slots_join(struct attachment *attachment)
         attachment->slot = free_slot;
         clear_slot(attachment->machine, free_slot);
         describe_self(slot);
+        for (unsigned d = 0; d < MACHINE_DEVICES; d++)
+            atomic_store_explicit(&slot->places[d], (uint8_t)d, memory_order_relaxed);
         atomic_store_explicit(&slot->joined, ++attachment->machine->joinings, memory_order_release);
         memcpy(slot->cgroups, attachment->cgroups, sizeof slot->cgroups);
         atomic_store_explicit(&slot->pid, (int32_t)getpid(), memory_order_release);
@@ -189,12 +191,12 @@ static int charge(struct attachment *attachment, unsigned device, uint64_t bytes
 
 int slots_charge(struct attachment *attachment, unsigned device, uint64_t bytes)
 {
-    return charge(attachment, device, bytes, 0);
+    return charge(attachment, slots_place(attachment, device), bytes, 0);
 }
 
 int slots_charge_managed(struct attachment *attachment, unsigned device, uint64_t bytes)
 {
-    return charge(attachment, device, bytes, 1);
+    return charge(attachment, slots_place(attachment, device), bytes, 1);
 }
 
 static void refund(struct attachment *attachment, unsigned device, uint64_t bytes, int is_managed)
@@ -220,12 +222,12 @@ static void refund(struct attachment *attachment, unsigned device, uint64_t byte
 
 void slots_refund(struct attachment *attachment, unsigned device, uint64_t bytes)
 {
-    refund(attachment, device, bytes, 0);
+    refund(attachment, slots_place(attachment, device), bytes, 0);
 }
 
 void slots_refund_managed(struct attachment *attachment, unsigned device, uint64_t bytes)
 {
-    refund(attachment, device, bytes, 1);
+    refund(attachment, slots_place(attachment, device), bytes, 1);
 }
 
 /* Under the machine's lock: the other process whose managed memory came to the device first, before
@@ -251,6 +253,7 @@ uint64_t slots_take_managed(struct attachment *attachment, unsigned device, uint
     struct machine *machine = attachment->machine;
     if (machine_lock(machine))
         return 0;
+    device = slots_place(attachment, device);
     uint64_t room = machine->memory_bytes - machine->devices[device].used_bytes;
     uint64_t lacking = bytes > room ? bytes - room : 0;
     struct slot_device *from = lacking ? find_oldest(attachment, device, before) : NULL;
@@ -269,13 +272,13 @@ uint64_t slots_take_managed(struct attachment *attachment, unsigned device, uint
 uint64_t slots_owed(const struct attachment *attachment, unsigned device)
 {
     const struct slot *own = &attachment->machine->slots[attachment->slot];
-    return atomic_load_explicit(&own->devices[device].managed_owed, memory_order_relaxed);
+    return atomic_load_explicit(&own->devices[slots_place(attachment, device)].managed_owed, memory_order_relaxed);
 }
 
 void slots_tell_oldest(struct attachment *attachment, unsigned device, uint64_t came)
 {
     struct slot *own = &attachment->machine->slots[attachment->slot];
-    atomic_store_explicit(&own->devices[device].managed_oldest, came, memory_order_relaxed);
+    atomic_store_explicit(&own->devices[slots_place(attachment, device)].managed_oldest, came, memory_order_relaxed);
 }
 
 /* Under the machine's lock: whether another process has a context on the device. */
@@ -293,6 +296,7 @@ static int is_taken(const struct attachment *attachment, unsigned device)
 int slots_add_context(struct attachment *attachment, unsigned device)
 {
     struct machine *machine = attachment->machine;
+    device = slots_place(attachment, device);
     _Atomic uint32_t *own = &machine->slots[attachment->slot].devices[device].contexts;
     uint32_t mode = atomic_load_explicit(&machine->devices[device].compute_mode, memory_order_relaxed);
     if (mode == COMPUTE_MODE_PROHIBITED)
@@ -314,5 +318,6 @@ int slots_add_context(struct attachment *attachment, unsigned device)
 
 void slots_drop_context(struct attachment *attachment, unsigned device)
 {
+    device = slots_place(attachment, device);
     atomic_fetch_sub(&attachment->machine->slots[attachment->slot].devices[device].contexts, 1);
 }

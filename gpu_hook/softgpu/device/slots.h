@@ -4,6 +4,15 @@
 
 #include "device/machine.h"
 
+/* The device of the machine behind one that this process knows by its index: another, once the
+ * process was restored there. Below, `device` is an index of the process. */
+static inline unsigned slots_place(const struct attachment *attachment, unsigned device)
+{
+    return attachment->slot < 0 ? device
+                                : atomic_load_explicit(&attachment->machine->slots[attachment->slot].places[device],
+                                                       memory_order_relaxed);
+}
+
 int slots_join(struct attachment *attachment); /* 0, or -1 when the table is full */
 /* Frees what dead processes held. Cheap when none died; never waits for a stopped lock holder. */
 void slots_reap(struct attachment *attachment);
@@ -13,7 +22,7 @@ int slots_is_dead(const struct attachment *attachment, int slot);
 /* The slot of the process that joined with this number; -1 when it is gone. */
 int slots_find(const struct attachment *attachment, uint64_t joined);
 uint64_t slots_joined(const struct attachment *attachment); /* this process's */
-/* Bytes in use on a device, by the slots: right at any instant, takes no lock. */
+/* Bytes in use on a device of the machine, by the slots: right at any instant, takes no lock. */
 uint64_t slots_used(const struct machine *machine, unsigned device);
 /* 0 (charged), ENOMEM, or ETIMEDOUT. */
 int slots_charge(struct attachment *attachment, unsigned device, uint64_t bytes);

@@ -137,37 +137,84 @@ CUresult impl_cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs 
     return why ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
 
-static int has_room(const struct machine *machine, const struct slot *target)
+static int find_device(const struct machine *machine, const CUuuid *uuid)
+{
+    for (unsigned d = 0; d < machine->device_count; d++)
+        if (memcmp(machine->devices[d].uuid, uuid->bytes, sizeof machine->devices[d].uuid) == 0)
+            return (int)d;
+    return -1;
+}
+
+/* Reads which device replaces each. As with the driver, a map names every GPU of the machine,
+ * whatever CUDA_VISIBLE_DEVICES leaves of them, and each once. Without a map each replaces itself. */
+static CUresult read_map(const struct machine *machine, const CUcheckpointRestoreArgs *args,
+                         uint8_t map[MACHINE_DEVICES])
+{
+    unsigned replaced = 0, taken = 0, all = (1u << machine->device_count) - 1;
+    for (unsigned d = 0; d < MACHINE_DEVICES; d++)
+        map[d] = (uint8_t)d;
+    if (args == NULL || args->gpuPairsCount == 0)
+        return CUDA_SUCCESS;
+    if (args->gpuPairs == NULL || args->gpuPairsCount != machine->device_count)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < args->gpuPairsCount; i++) {
+        int from = find_device(machine, &args->gpuPairs[i].oldUuid);
+        int to = find_device(machine, &args->gpuPairs[i].newUuid);
+        if (from < 0 || to < 0)
+            return CUDA_ERROR_INVALID_VALUE;
+        map[from] = (uint8_t)to;
+        replaced |= 1u << from;
+        taken |= 1u << to;
+    }
+    return replaced == all && taken == all ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static int has_room(const struct machine *machine, const struct slot *target, const uint8_t map[MACHINE_DEVICES])
 {
     for (unsigned d = 0; d < machine->device_count; d++) {
         uint64_t bytes = target->devices[d].saved_bytes;
-        if (bytes > machine->memory_bytes - machine->devices[d].used_bytes || !cgroups_allow(machine, target, d, bytes))
+        if (bytes > machine->memory_bytes - machine->devices[map[d]].used_bytes ||
+            !cgroups_allow(machine, target, map[d], bytes))
             return 0;
     }
     return 1;
 }
 
-/* As in the drivers of today, one that meets too little room leaves the process stuck for good. */
+/* Under the machine's lock. */
+static void bring_back(struct machine *machine, struct slot *target, const uint8_t map[MACHINE_DEVICES])
+{
+    for (unsigned d = 0; d < machine->device_count; d++) {
+        struct slot_device *from = &target->devices[d], *to = &target->devices[map[d]];
+        atomic_fetch_add(&to->bytes, from->saved_bytes);
+        atomic_store(&to->contexts, from->saved_contexts);
+        machine->devices[map[d]].used_bytes += from->saved_bytes;
+        from->saved_bytes = 0;
+    }
+    for (unsigned d = 0; d < machine->device_count; d++)
+        atomic_store(&target->places[d], map[atomic_load(&target->places[d])]);
+}
+
+/* As in the drivers of today, one that meets too little room leaves the process stuck for good. A
+ * map that is refused leaves it as it was. */
 CUresult impl_cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs *args)
 {
     struct slot *target;
     struct machine *machine = driver.attachment.machine;
-    if (args && args->gpuPairsCount)
-        return CUDA_ERROR_NOT_SUPPORTED; /* every kernel stays on its devices here */
+    uint8_t map[MACHINE_DEVICES];
     CUresult result = begin(pid, CU_PROCESS_STATE_CHECKPOINTED, &target);
     if (result != CUDA_SUCCESS)
         return result;
-    int fits = has_room(machine, target);
-    for (unsigned d = 0; d < machine->device_count && fits; d++) {
-        struct slot_device *device = &target->devices[d];
-        atomic_fetch_add(&device->bytes, device->saved_bytes);
-        atomic_store(&device->contexts, device->saved_contexts);
-        machine->devices[d].used_bytes += device->saved_bytes;
-        device->saved_bytes = 0;
+    result = read_map(machine, args, map);
+    if (result != CUDA_SUCCESS) {
+        machine_unlock(machine);
+        return result;
     }
+    int fits = has_room(machine, target, map);
+    if (fits)
+        bring_back(machine, target, map);
     set_state(target, fits ? CU_PROCESS_STATE_LOCKED : CU_PROCESS_STATE_FAILED);
     machine_unlock(machine);
-    log_line("event=restore process=%d fits=%d", pid, fits);
+    log_line("event=restore process=%d fits=%d moved=%d", pid, fits, args && args->gpuPairsCount);
     return fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -113,10 +113,10 @@ CUresult impl_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice 
         *pi = MACHINE_PCI_DOMAIN;
         break;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-        *pi = (int)driver.physical[dev];
+        *pi = (int)driver_place(dev);
         break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
-        *pi = (int)atomic_load(&driver.attachment.machine->devices[driver.physical[dev]].compute_mode);
+        *pi = (int)atomic_load(&driver.attachment.machine->devices[driver_place(dev)].compute_mode);
         break;
     default:
         *pi = attributes[attrib];

@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include "device/slots.h"
 #include "implemented.h"
 
 struct driver driver;
@@ -28,6 +29,19 @@ CUdevice driver_ordinal(unsigned physical)
     return device;
 }
 
+unsigned driver_place(CUdevice device)
+{
+    return slots_place(&driver.attachment, driver.physical[device]);
+}
+
+int driver_find_place(unsigned place)
+{
+    for (CUdevice device = 0; device < driver.device_count; device++)
+        if (driver_place(device) == place)
+            return device;
+    return -1;
+}
+
 uint64_t driver_machine_identity(void)
 {
     struct stat found;
@@ -36,6 +50,6 @@ uint64_t driver_machine_identity(void)
 
 int driver_is_lost(CUdevice device)
 {
-    struct device *found = &driver.attachment.machine->devices[driver.physical[device]];
+    struct device *found = &driver.attachment.machine->devices[driver_place(device)];
     return atomic_load_explicit(&found->is_lost, memory_order_relaxed) != 0;
 }

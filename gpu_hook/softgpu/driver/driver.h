@@ -18,8 +18,12 @@ extern struct driver driver;
 
 /* CUDA_SUCCESS when `device` is a visible ordinal. */
 CUresult driver_check_device(CUdevice device);
-/* The visible ordinal of a device of the machine. */
+/* The visible ordinal of a device by `physical`, that is, as this process knows it. */
 CUdevice driver_ordinal(unsigned physical);
+/* The device of the machine behind a visible ordinal: another one, once the process was restored there. */
+unsigned driver_place(CUdevice device);
+/* The visible ordinal of that device of the machine; -1: this process does not see it. */
+int driver_find_place(unsigned place);
 /* An identity of the machine, the same in all of its processes and in no others. */
 uint64_t driver_machine_identity(void);
 int driver_is_lost(CUdevice device);

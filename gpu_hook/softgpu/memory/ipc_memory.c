@@ -55,8 +55,8 @@ CUresult impl_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     if (shares_make(found.start, found.charged, &place) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct memory_handle handle = {driver_machine_identity(), place.identity, place.offset, place.bytes, found.bytes,
-                                   found.start - place.start, (uint32_t)slots_joined(&driver.attachment), place.descriptor, found.device,
-                                   (uint32_t)found.id};
+                                   found.start - place.start, (uint32_t)slots_joined(&driver.attachment), place.descriptor,
+                                   slots_place(&driver.attachment, found.device), (uint32_t)found.id};
     memset(pHandle, 0, sizeof *pHandle);
     memcpy(pHandle, &handle, sizeof handle);
     checkpoint_forbid(SLOT_HAS_IPC);
@@ -124,8 +124,10 @@ CUresult impl_cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, u
     if (result || pdptr == NULL || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
         return result ? result : CUDA_ERROR_INVALID_VALUE;
     memcpy(&own, &handle, sizeof own);
-    if (own.machine != driver_machine_identity() || driver.physical[driver_ordinal(own.device)] != own.device)
+    int device = driver_find_place(own.device);
+    if (own.machine != driver_machine_identity() || device < 0)
         return CUDA_ERROR_INVALID_VALUE;
+    own.device = driver.physical[device];
     if (own.joined == (uint32_t)slots_joined(&driver.attachment))
         return CUDA_ERROR_INVALID_CONTEXT;
     pthread_mutex_lock(&imports.mutex);

@@ -34,7 +34,9 @@ void physical_on_full_device(int (*make_room)(unsigned device))
 static int open_backing(struct physical *physical)
 {
     unsigned char bytes[BACKING_NOTE_BYTES] = {0};
-    struct note note = {driver_machine_identity(), physical->device, (int32_t)physical->properties.location.type,
+    int is_device = physical->device != MACHINE_DEVICES;
+    unsigned place = is_device ? slots_place(&driver.attachment, physical->device) : MACHINE_DEVICES;
+    struct note note = {driver_machine_identity(), place, (int32_t)physical->properties.location.type,
                         physical->properties.location.id};
     memcpy(bytes, &note, sizeof note);
     return physical->properties.requestedHandleTypes ? backing_open_shared(physical->bytes, bytes, &physical->backing)
@@ -123,13 +125,13 @@ CUresult physical_import(int descriptor, struct physical **made)
     memcpy(&note, bytes, sizeof note);
     *made = find_shared(backing.identity);
     int is_device = note.location_type == CU_MEM_LOCATION_TYPE_DEVICE;
-    int location = is_device ? driver_ordinal(note.device) : note.location_id;
-    int is_here = note.machine == driver_machine_identity() && (!is_device || driver.physical[location] == note.device);
+    int location = is_device ? driver_find_place(note.device) : note.location_id;
+    int is_here = note.machine == driver_machine_identity() && (!is_device || location >= 0);
     struct physical *physical = *made ? NULL : calloc(1, sizeof *physical);
     CUresult result = *made ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     if (physical) {
         physical->bytes = backing.bytes;
-        physical->device = note.device;
+        physical->device = is_device && is_here ? driver.physical[location] : note.device;
         physical->is_imported = 1;
         physical->backing = backing;
         physical->properties = (CUmemAllocationProp){

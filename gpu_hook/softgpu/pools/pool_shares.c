@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/slots.h"
 #include "driver/driver.h"
 #include "driver/handles.h"
 #include "implemented.h"
@@ -32,7 +33,7 @@ _Static_assert(sizeof(struct pointer_data) <= sizeof(CUmemPoolPtrExportData), "t
 int pool_share(struct pool *pool)
 {
     unsigned char bytes[BACKING_NOTE_BYTES] = {0};
-    struct note note = {NOTE_MAGIC, driver_machine_identity(), pool->physical};
+    struct note note = {NOTE_MAGIC, driver_machine_identity(), slots_place(&driver.attachment, pool->physical)};
     memcpy(bytes, &note, sizeof note);
     if (ranges_insert(&pool->pieces, MACHINE_LARGE_UNIT, FILE_BYTES - MACHINE_LARGE_UNIT, NULL) != 0)
         return -1;
@@ -107,11 +108,10 @@ CUresult impl_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *h
         backing_adopt((int)(uintptr_t)handle, bytes, &backing) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     memcpy(&note, bytes, sizeof note);
-    CUdevice device = driver_ordinal(note.device);
+    int device = driver_find_place(note.device);
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&pools.mutex);
-    if (note.magic == NOTE_MAGIC && note.machine == driver_machine_identity() &&
-        driver.physical[device] == note.device) {
+    if (note.magic == NOTE_MAGIC && note.machine == driver_machine_identity() && device >= 0) {
         struct pool *pool = pool_new(device, 0);
         result = pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
         if (pool) {

@@ -25,6 +25,7 @@ _WORDS = {
     "queue": "others came before",
     "busy": "those that hold it are busy",
     "host": "host memory for what would have to leave is full",
+    "relocating": "this kernel is being moved to another GPU",
     "stuck": "what holds it cannot be moved out",
 }
 

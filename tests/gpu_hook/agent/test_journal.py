@@ -22,6 +22,7 @@ from jupyter_aliquot.gpu_hook.agent.ledger.journal import (
 from jupyter_aliquot.gpu_hook.placement.placement import Part
 
 PARTS = (Part("GPU-00000000-0000-0000-0000-0000000000a0", 0, 50, 1 << 29),)
+_BESIDE = {**vars(PARTS[0]), "uuid": "GPU-00000000-0000-0000-0000-0000000000b0", "index": 1}
 ENTRY = Entry(
     Reservation("k", "ada", 50, None, "production", "a.ipynb", {}, PARTS, 0.0),
     bound=(Process(7, 8),),
@@ -31,8 +32,9 @@ ENTRY = Entry(
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
     (tmp_path / "k").mkdir()
-    write_entry(tmp_path / "k", ENTRY)
-    assert read_entry(tmp_path / "k") == ENTRY
+    for entry in (ENTRY, replace(ENTRY, moves_to=Part(**_BESIDE))):
+        write_entry(tmp_path / "k", entry)
+        assert read_entry(tmp_path / "k") == entry
 
 
 @pytest.mark.parametrize(
@@ -46,6 +48,9 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
         pytest.param(lambda data: data["bound"][0].update(pid=1 << 40), id="a pid that is none"),
         pytest.param(lambda data: data["tallies"][0].update(busy_seconds=float("nan")), id="no time"),
         pytest.param(lambda data: data["reservation"].update(residency="vmmm"), id="a mode that is none"),
+        pytest.param(lambda data: data.update(moves_to={"uuid": "GPU-b"}), id="half of a part that it moves to"),
+        pytest.param(lambda data: data.update(moves_to=data["reservation"]["parts"][0]), id="a move to its own device"),
+        pytest.param(lambda data: data.update(moves_to={**_BESIDE, "hundredths": 100}), id="a move to a larger part"),
     ],
 )
 def test_what_cannot_be_is_refused(tmp_path: Path, change: Callable[[dict[str, Any]], None]) -> None:
@@ -71,9 +76,10 @@ def test_one_of_an_agent_that_evicted_none_is_read(tmp_path: Path) -> None:
     assert not read_entry(folder).is_evicted
     assert not read_entry(folder).is_aside
     assert not read_entry(folder).is_ending
+    assert read_entry(folder).moves_to is None
 
 
-LATER = ("is_evicted", "is_aside", "is_ending")  # an earlier agent does not write them
+LATER = ("is_evicted", "is_aside", "is_ending", "moves_to")  # an earlier agent does not write them
 
 
 @pytest.mark.parametrize("field", [field for field in vars(ENTRY) if field not in LATER])

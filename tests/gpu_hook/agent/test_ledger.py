@@ -297,3 +297,32 @@ def test_the_state_of_a_device_follows_each_change_of_what_it_is_made_of() -> No
             settle(kept, *words)
             for word in ("production", "opportunistic"):
                 assert kept.device_states(word) == a_book(held, *words).device_states(word), (words, change)
+
+
+def test_a_kernel_that_moves_has_both_parts_until_it_is_there() -> None:
+    ledger = Ledger()
+    ledger.set_devices([DeviceFacts(uuid, at, "card", 1000) for at, uuid in enumerate("AB")])
+    part, target = Part("A", 0, 60, 600), Part("B", 1, 60, 600)
+    ledger.reserve("k", [part])
+    assert ledger.lend("k", 0, 7, 500)
+    ledger.hold_beside("k", target)
+    for reserved in ("k", "l"):
+        with pytest.raises(LedgerError):
+            ledger.reserve(reserved, [Part("B", 1, 50, 500)])
+    ledger.change_sides("k")
+    ledger.check()
+    assert (ledger.lent("A"), ledger.lent("B")) == (0, 500)
+    assert [ledger.reserved(uuid).hundredths for uuid in "AB"] == [60, 60]
+    ledger.change_sides("k")
+    ledger.drop_beside("k")
+    ledger.check()
+    assert (ledger.lent("A"), [ledger.reserved(uuid).hundredths for uuid in "AB"]) == (500, [60, 0])
+    ledger.hold_beside("k", target)
+    ledger.change_sides("k")
+    ledger.drop_beside("k")
+    ledger.check()
+    assert (ledger.lent("B"), [ledger.reserved(uuid).hundredths for uuid in "AB"]) == (500, [0, 60])
+    ledger.hold_beside("k", part)
+    ledger.release("k")
+    ledger.check()
+    assert [ledger.reserved(uuid).hundredths for uuid in "AB"] == [0, 0]

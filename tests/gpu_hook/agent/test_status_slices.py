@@ -40,6 +40,7 @@ def a_status_maker(node: AReservationsNode, *readings: DeviceReading) -> StatusM
         ledger=node.ledger,
         reservations=node.reservations,
         evictions=SimpleNamespace(leaving=list),  # no kernel leaves
+        relocations=SimpleNamespace(why_not=lambda kernel, facts: ""),
         monitor=SimpleNamespace(readings=readings, problem=""),
         auditor=SimpleNamespace(findings=Findings()),
         enforcement=enforcement,

@@ -1,0 +1,252 @@
+"""Moves of kernels from one device of this node to another.
+
+A gateway decides who moves. This module carries that out: the new part is reserved first, the kernel
+is swapped out and checkpointed, and its contexts are restored on the new device, by a map of GPUs.
+The old part stays reserved until then, so that a move that fails leaves the kernel where it was.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger, LedgerError
+from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
+from jupyter_aliquot.gpu_hook.agent.scheduling.records import LeaseRecord, read_moment
+from jupyter_aliquot.gpu_hook.agent.swap.facts import ResidencyFacts
+from jupyter_aliquot.gpu_hook.agent.swap.table import LEASE_HELD, KernelState
+from jupyter_aliquot.gpu_hook.placement.placement import NO_ROOM, Part
+
+from .kernel import Kernel
+from .reservations import Refused, Reservations
+
+log = logging.getLogger(__name__)
+
+# A kernel that has not left its device by then stays there.
+PATIENCE_SECONDS = 120.0
+_MOST_OUTCOMES = 256
+MOVING, DONE, FAILED = "moving", "done", "failed"
+
+
+@dataclass
+class _Relocation:
+    """A move under way. ``is_coming``: its contexts are saved, and restored on the new device next."""
+
+    kernel: Kernel
+    target: Part
+    began: float
+    was_resident: bool
+    is_coming: bool = False
+
+
+class Relocations:
+    """The moves between devices of this node.
+
+    ``libraries`` names those of this agent: a process with others does not notice its new device.
+    ``changed`` is called when parts became free, or taken.
+    """
+
+    def __init__(
+        self,
+        reservations: Reservations,
+        ledger: Ledger,
+        leases: LeaseKeeper,
+        libraries: str,
+        changed: Callable[[], None],
+    ) -> None:
+        self._reservations = reservations
+        self._ledger = ledger
+        self._leases = leases
+        self._libraries = libraries
+        self._changed = changed
+        self._moving: dict[str, _Relocation] = {}
+        self._failed: dict[str, str] = {}  # kernel -> why its last move failed
+
+    def why_not(self, kernel: Kernel, facts: ResidencyFacts) -> str:
+        """Return why a kernel cannot move to another device now; empty: it can, to one of its model."""
+        record = self._leases.record(kernel.kernel_id)
+        if record is None or kernel.is_ending:
+            return "it ends"
+        return self._why_never(kernel) or _why_busy(kernel, record) or kernel.residency.why_immovable(facts)
+
+    def _why_never(self, kernel: Kernel) -> str:
+        """Return why a kernel stays, whatever it does; empty: it need not."""
+        processes = len(kernel.processes_on_devices)
+        found = {
+            "it is on more than one GPU": len(kernel.reservation.parts) != 1,
+            "it is evicted": kernel.is_evicted,
+            "its processes have not come back to the node agent yet": kernel.is_expecting,
+            "its process has not started": not kernel.pids,
+            "its container has its own GPU alone": kernel.reservation.pod is not None
+            or not all(map(_sees_our_devices, kernel.pids)),
+            "it runs with libraries of another version": not set(kernel.libraries) <= {self._libraries},
+            f"{processes} of its processes use the GPU": processes > 1,
+        }
+        return next((why for why, is_so in found.items() if is_so), "")
+
+    def begin(self, kernel_id: str, uuid: str) -> None:
+        """Have a kernel move to another device. Raises Refused for one that cannot, or finds no room there."""
+        kernel, record = self._reservations.find(kernel_id), self._leases.record(kernel_id)
+        if kernel is None or record is None or kernel.is_ending:
+            raise Refused("not_found", f"no kernel {kernel_id} is reserved here")
+        if self._ledger.is_moving(kernel_id):
+            raise Refused("conflict", f"kernel {kernel_id} is being moved already")
+        record.view(read_moment())
+        if why := self.why_not(kernel, record.facts):
+            raise Refused("conflict", f"kernel {kernel_id} cannot be moved: {why}")
+        target = self._target(kernel, uuid)
+        try:
+            self._ledger.hold_beside(kernel_id, target)
+        except LedgerError as error:
+            raise Refused(NO_ROOM, str(error)) from error
+        self._failed.pop(kernel_id, None)
+        now, state = read_moment().monotonic, kernel.residency.state
+        log.info("event=move_asked kernel=%s to=%s state=%s", kernel_id, uuid, state.value)
+        self._moving[kernel_id] = _Relocation(kernel, target, now, state in LEASE_HELD)
+        record.forget_refused_checkpoint()
+        record.is_relocating = True
+        self._changed()
+        self.look(kernel_id)
+        self._leases.notify()
+
+    def _target(self, kernel: Kernel, uuid: str) -> Part:
+        """Return the kernel's part, on another device of its node. Raises Refused."""
+        (part,) = kernel.reservation.parts
+        devices = {device.uuid: device for device in self._ledger.devices}
+        source, target = devices.get(part.uuid), devices.get(uuid)
+        if target is None or source is None or self._ledger.is_lost(uuid) or self._ledger.is_lost(part.uuid):
+            raise Refused("device_lost", f"Requested a move to device {uuid}, which is gone from this node. Plan again")
+        if target is source:
+            raise Refused("conflict", f"kernel {kernel.kernel_id} is on device {uuid} already")
+        if (source.name, source.memory_bytes) != (target.name, target.memory_bytes):
+            told = f"{source.name} to {target.name}"
+            raise Refused("conflict", f"kernel {kernel.kernel_id} cannot be moved: {told} is another model of GPU")
+        return replace(part, uuid=uuid, index=target.index)
+
+    def outcome(self, kernel_id: str, uuid: str) -> tuple[str, str]:
+        """Return how a move to a device went: moving, done or failed, and why it failed."""
+        if kernel_id in self._moving:
+            return MOVING, ""
+        kernel = self._reservations.find(kernel_id)
+        if kernel is not None and [part.uuid for part in kernel.reservation.parts] == [uuid]:
+            return DONE, ""
+        return FAILED, self._failed.get(kernel_id) or ("it ended" if kernel is None else "the node agent ended")
+
+    def resume(self) -> None:
+        """Go on with the moves that an earlier agent had begun to restore."""
+        for kernel in self._reservations.kernels:
+            record = self._leases.record(kernel.kernel_id)
+            if record is not None and self._ledger.is_moving(kernel.kernel_id):
+                (account,), now = kernel.accounts, read_moment().monotonic
+                self._moving[kernel.kernel_id] = _Relocation(kernel, account.part, now, True, is_coming=True)
+                record.is_relocating = True  # until its process is back, which alone can be restored
+
+    def look(self, kernel_id: str) -> None:
+        """Take the next step of a move. Called after each change of a kernel's lease, and every second."""
+        move, record = self._moving.get(kernel_id), self._leases.record(kernel_id)
+        if move is None:
+            return
+        if record is None:
+            del self._moving[kernel_id]
+        elif move.kernel.reservation.parts[0].uuid == move.target.uuid:
+            self._finish(move, record)
+        elif move.is_coming:
+            self._look_at_coming(move, record)
+        else:
+            self._look_at_leaving(move, record)
+
+    def _look_at_leaving(self, move: _Relocation, record: LeaseRecord) -> None:
+        state = move.kernel.residency.state
+        if record.is_beginning is not None:
+            return
+        if state is KernelState.STARTING and not move.kernel.processes_on_devices:
+            self._ledger.change_sides(move.kernel.kernel_id)
+            move.kernel.arrive()  # it has nothing on a device
+            move.kernel.write_journal()
+            self._finish(move, record)
+        elif state is KernelState.CHECKPOINTED:
+            self._cross(move, record)
+        elif why := _why_it_stays(move, record):
+            self._fail(move, record, why)
+
+    def _cross(self, move: _Relocation, record: LeaseRecord) -> None:
+        kernel, source = move.kernel, move.kernel.reservation.parts[0].uuid
+        self._ledger.change_sides(kernel.kernel_id)
+        kernel.residency.cross(source, move.target.uuid)
+        kernel.write_journal()
+        move.is_coming = True
+        self._bring_in(record)
+
+    def _look_at_coming(self, move: _Relocation, record: LeaseRecord) -> None:
+        kernel, facts, now = move.kernel, move.kernel.residency.facts(), read_moment().monotonic
+        if record.is_relocating and not kernel.is_expecting:
+            self._bring_in(record)
+        if facts.state is KernelState.STARTING:
+            self._return(move, record, "its process ended")
+        elif facts.state is KernelState.CHECKPOINTED and record.is_beginning is None and kernel.residency.may_return:
+            if facts.refusal is not None and facts.refusal.at >= move.began:
+                self._return(move, record, facts.refusal.text)
+            elif now - move.began >= PATIENCE_SECONDS and not kernel.is_expecting:
+                self._return(move, record, f"its new GPU had no room for {PATIENCE_SECONDS:.0f} s")
+
+    def _return(self, move: _Relocation, record: LeaseRecord, why: str) -> None:
+        """Have a kernel be restored where it was."""
+        kernel = move.kernel
+        self._ledger.change_sides(kernel.kernel_id)
+        if kernel.residency.crossing is not None:
+            kernel.residency.cross(move.target.uuid, kernel.reservation.parts[0].uuid)
+        self._fail(move, record, why)
+
+    def _fail(self, move: _Relocation, record: LeaseRecord, why: str) -> None:
+        kernel_id = move.kernel.kernel_id
+        log.warning("event=move_failed kernel=%s to=%s reason=%r", kernel_id, move.target.uuid, why)
+        if len(self._failed) >= _MOST_OUTCOMES:
+            self._failed.pop(next(iter(self._failed)))
+        self._failed[kernel_id] = why
+        self._ledger.drop_beside(kernel_id)
+        move.kernel.write_journal()
+        if move.was_resident:
+            self._bring_in(record)
+        self._finish(move, record)
+
+    def _finish(self, move: _Relocation, record: LeaseRecord) -> None:
+        del self._moving[move.kernel.kernel_id]
+        record.is_relocating = False
+        self._changed()
+        self._leases.notify()
+
+    def _bring_in(self, record: LeaseRecord) -> None:
+        record.is_relocating, record.is_asked_in = False, not record.is_resident
+        self._leases.notify()
+
+
+def _why_busy(kernel: Kernel, record: LeaseRecord) -> str:
+    """Return what a kernel is busy with; empty: it is idle. A cell that makes no call is work, too."""
+    if kernel.activity is not None and kernel.activity.work:
+        return "it is busy: a cell runs"
+    return f"it is busy: {record.idle_reason}" if record.idle_since is None else ""
+
+
+def _why_it_stays(move: _Relocation, record: LeaseRecord) -> str:
+    """Return why a kernel does not leave its device; empty: it may yet."""
+    facts = move.kernel.residency.facts()
+    if facts.state in LEASE_HELD and record.idle_since is None:
+        return f"it became busy: {record.idle_reason}"
+    if record.not_saved_because:
+        return record.not_saved_because
+    if facts.refusal is not None and facts.refusal.at >= move.began:
+        return facts.refusal.text
+    if facts.mode_reason:
+        return facts.mode_reason
+    late = read_moment().monotonic - move.began >= PATIENCE_SECONDS
+    return f"it did not leave its GPU within {PATIENCE_SECONDS:.0f} s" if late else ""
+
+
+def _sees_our_devices(pid: int) -> bool:
+    """Return whether a process is in no container: only there all devices of the node can be opened."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid") == os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return False

@@ -1,0 +1,293 @@
+"""Agent, hook, checkpointer and two software GPUs: an idle kernel moves to the other GPU with its bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import warm_start
+
+from jupyter_aliquot.gpu_hook.agent.base.processes import start_time_ticks
+from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
+from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver, softgpu_state_path
+
+MIB = 1 << 20
+# A large block that is swapped, and a small one that only a checkpoint takes off the device.
+CLIENT = """
+import ctypes, os, subprocess, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+def uuid():
+    found = (ctypes.c_ubyte * 16)()
+    assert cuda.cuDeviceGetUuid_v2(found, 0) == 0
+    return bytes(found).hex()
+if len(sys.argv) > 1:
+    assert cuda.cuInit(0) == 0
+    print(uuid()); sys.exit()
+def begin():
+    context = ctypes.c_void_p()
+    assert cuda.cuInit(0) == 0
+    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert cuda.cuCtxSetCurrent(context) == 0
+def take(size):
+    pointer = ctypes.c_uint64()
+    return cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(size)), pointer
+blocks = []
+print("up", flush=True)
+for line in sys.stdin:
+    if line.strip() == "fill":
+        begin()
+        for size in (64 << 20, 512 << 10):
+            data = os.urandom(size)
+            error, pointer = take(size)
+            assert error == 0
+            assert cuda.cuMemcpyHtoD_v2(pointer, data, ctypes.c_size_t(size)) == 0
+            blocks.append((pointer, data))
+        print("full", flush=True)
+    elif line.strip() == "child":
+        print(subprocess.check_output([sys.executable, __file__, "child"], text=True).strip(), flush=True)
+    elif line.startswith("take"):
+        print(take(int(line.split()[1]))[0], flush=True)
+    else:
+        whole = True
+        for pointer, data in blocks:
+            back = ctypes.create_string_buffer(len(data))
+            assert cuda.cuMemcpyDtoH_v2(back, pointer, ctypes.c_size_t(len(data))) == 0
+            whole = whole and back.raw == data
+        print(whole, uuid(), flush=True)
+"""
+
+
+class AProcess:
+    """One process of a kernel."""
+
+    def __init__(self, program: Path, grant: dict[str, Any]) -> None:
+        environment = {**os.environ, **grant["env"]}
+        environment["LD_LIBRARY_PATH"] = environment.pop("LD_LIBRARY_PATH_PREPEND")
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(
+            [sys.executable, str(program)], env=environment, stdin=pipe, stdout=pipe, text=True
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "up\n"
+
+    def ask(self, word: str) -> str:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(word + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+class ARing:
+    """A node of two GPUs, with half of each in use by a kernel."""
+
+    def __init__(self, node: Any, open_holder: Callable[[], Any]) -> None:
+        self.node, self._open_holder = node, open_holder
+        self.program = node.folder / "client.py"
+        self.program.write_text(CLIENT)
+        self.start()
+        self.processes = {name: AProcess(self.program, grant) for name, grant in self.grants.items()}
+        for name, one in self.processes.items():
+            ticks = start_time_ticks(one.process.pid)
+            assert self.holder.ask("bind", kernel_id=name, pid=one.process.pid, start_time_ticks=ticks)["ok"]
+
+    def start(self, **environment: str) -> None:
+        """Start an agent, and a connection that holds both kernels."""
+        words = ["-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-devices", "2"]
+        words += ["--softgpu-memory", "1GiB", "--overcommit", "1", "--runtime-dir", str(self.node.folder)]
+        words += ["--log-file", str(self.node.folder / "agent.log")]
+        self.node.process = warm_start.start(warm_start.AGENT, words, env={**os.environ, **environment})
+        self.node.until(self.node.answers)
+        self.holder = self._open_holder()
+        places = {name: [{"uuid": self.uuid(at), "hundredths": 50}] for at, name in enumerate("ab")}
+        self.grants = {
+            name: self.holder.reserve(kernel_id=name, hundredths=50, placement=place)["grant"]
+            for name, place in places.items()
+        }
+
+    def uuid(self, index: int) -> str:
+        return str(self.node.status()["devices"][index]["uuid"])
+
+    def is_idle(self, name: str) -> None:
+        """Report a kernel's idleness, as its relay would, and wait until the agent agrees."""
+        assert self.holder.ask("activity", kernel_id=name, open=0, work=0, since=0.0)["ok"]
+        self.node.until(lambda: self.kernel(name)["residency"]["immovable_because"] == "" or None, 30)
+
+    def kernel(self, name: str) -> dict[str, Any]:
+        found = self.node.kernel(name)
+        assert found is not None
+        return dict(found)
+
+    def place(self, name: str) -> int:
+        (device,) = self.kernel(name)["devices"]
+        return int(device["index"])
+
+    def reserved(self) -> list[int]:
+        return [device["reserved_hundredths"] for device in self.node.status()["devices"]]
+
+    def ask_to_move(self, name: str, index: int) -> dict[str, Any]:
+        return dict(self.holder.ask("move", kernel_id=name, device=self.uuid(index)))
+
+    def move(self, name: str, index: int) -> None:
+        """Begin a move, once the agent has noticed that the last call was a moment ago."""
+        self.is_idle(name)
+        self.node.until(lambda: self.ask_to_move(name, index)["ok"] or None, 30)
+
+    def outcome(self, name: str, index: int) -> tuple[str, str]:
+        """Wait for the end of a move, in which no device is ever reserved beyond what it has."""
+        asked = {"kernel_id": name, "device": self.uuid(index)}
+
+        def over() -> Any:
+            assert max(self.reserved()) <= 100
+            answer = self.holder.ask("moved", **asked)
+            return answer if answer["state"] != "moving" else None
+
+        answer = self.node.until(over, 60)
+        return answer["state"], answer["reason"]
+
+    def looks(self, name: str) -> tuple[str, str]:
+        whole, uuid = self.processes[name].ask("look").split()
+        return whole, uuid
+
+    def used(self) -> list[int]:
+        return [int(device["used_bytes"]) for device in self.node.status()["devices"]]
+
+
+def bare(uuid: str) -> str:
+    return uuid.removeprefix("GPU-").replace("-", "")
+
+
+@pytest.fixture
+def a_ring(an_idle_node: Any, open_holder: Callable[[], Any]) -> Iterator[ARing]:
+    try:
+        softgpu_driver()
+    except PathError as error:
+        pytest.skip(f"no software GPU: {error}")
+    ring = ARing(an_idle_node, open_holder)
+    yield ring
+    for process in ring.processes.values():
+        process.close()
+    remove_state(softgpu_state_path(RuntimeDir(an_idle_node.folder)))
+
+
+def test_an_idle_kernel_moves_to_the_other_gpu_with_all_its_bytes(a_ring: ARing) -> None:
+    for name in "ab":
+        assert a_ring.processes[name].ask("fill") == "full"
+        a_ring.is_idle(name)
+    before = a_ring.used()
+    a_ring.move("a", 1)
+    assert a_ring.outcome("a", 1) == ("done", "")
+    assert a_ring.reserved() == [0, 100]
+    a_ring.node.until(lambda: a_ring.used() == [0, sum(before)] or None, 30)
+    assert a_ring.looks("a") == ("True", bare(a_ring.uuid(1)))
+    assert a_ring.looks("b") == ("True", bare(a_ring.uuid(1)))
+    assert (a_ring.place("a"), a_ring.kernel("a")["generation"]) == (1, 2)
+    # A new kernel finds the whole GPU that is free now.
+    assert a_ring.holder.reserve(kernel_id="whole", hundredths=100)["ok"]
+
+
+def test_a_moved_kernel_is_accounted_and_limited_on_its_new_gpu(a_ring: ARing) -> None:
+    a_ring.processes["a"].ask("fill")
+    a_ring.move("a", 1)
+    assert a_ring.outcome("a", 1) == ("done", "")
+    assert a_ring.processes["a"].ask(f"take {64 * MIB}") == "0"
+    charged = a_ring.node.until(
+        lambda: (found := a_ring.kernel("a")["devices"][0]["charged_bytes"]) > 127 * MIB and found
+    )
+    assert charged < 132 * MIB
+    assert a_ring.processes["a"].ask(f"take {512 * MIB}") == "2", "beyond its limit it is out of memory"
+    assert a_ring.processes["a"].ask("child") == bare(a_ring.uuid(1)), "a process of it that begins now is there, too"
+    a_ring.move("a", 0)
+    assert a_ring.outcome("a", 0) == ("done", ""), "and back again"
+    assert a_ring.looks("a") == ("True", bare(a_ring.uuid(0)))
+    assert a_ring.processes["a"].ask("child") == bare(a_ring.uuid(0))
+
+
+def test_a_kernel_that_never_used_its_gpu_moves_at_once(a_ring: ARing) -> None:
+    a_ring.move("a", 1)
+    assert a_ring.outcome("a", 1) == ("done", "")
+    assert a_ring.reserved() == [0, 100]
+    assert a_ring.processes["a"].ask("fill") == "full"
+    assert a_ring.looks("a") == ("True", bare(a_ring.uuid(1)))
+    again = a_ring.holder.reserve(kernel_id="a", hundredths=50)["grant"]
+    assert again["env"]["CUDA_VISIBLE_DEVICES"] == a_ring.uuid(1), "a restart of the kernel begins there"
+
+
+def test_what_cannot_move_is_refused_with_its_reason(a_ring: ARing) -> None:
+    a_ring.processes["a"].ask("fill")
+    a_ring.is_idle("a")
+    assert "gone from this node" in a_ring.holder.ask("move", kernel_id="a", device="GPU-none")["message"]
+    assert "no kernel z" in a_ring.holder.ask("move", kernel_id="z", device=a_ring.uuid(1))["message"]
+    assert "already" in a_ring.ask_to_move("a", 0)["message"]
+    a_ring.holder.reserve(kernel_id="c", hundredths=50, placement=[{"uuid": a_ring.uuid(1), "hundredths": 50}])
+    assert a_ring.ask_to_move("a", 1)["code"] == "no_room"
+    a_ring.holder.ask("release", kernel_id="c")
+    assert a_ring.holder.ask("activity", kernel_id="a", open=1, work=1, since=1.0)["ok"]
+    a_ring.node.until(lambda: "busy" in a_ring.kernel("a")["residency"]["immovable_because"] or None, 30)
+    refused = a_ring.ask_to_move("a", 1)
+    assert refused["code"] == "conflict"
+    assert "busy" in refused["message"]
+    assert a_ring.reserved() == [50, 50]
+    assert a_ring.looks("a") == ("True", bare(a_ring.uuid(0)))
+
+
+def test_a_driver_that_refuses_the_map_leaves_the_kernel_where_it_was(a_ring: ARing) -> None:
+    a_ring.node.end(signal.SIGTERM)
+    # The agent's checkpointing process alone restores: its second restore is the move's.
+    a_ring.start(ALIQUOT_SOFTGPU_FAULTS="cuCheckpointProcessRestore:1=1")
+    a_ring.processes["a"].ask("fill")
+    a_ring.move("a", 1)
+    state, reason = a_ring.outcome("a", 1)
+    assert (state, "invalid value" in reason) == ("failed", True), reason
+    assert a_ring.reserved() == [50, 50]
+    assert a_ring.looks("a") == ("True", bare(a_ring.uuid(0)))
+    assert a_ring.place("a") == 0
+    a_ring.move("a", 1)
+    assert a_ring.outcome("a", 1) == ("done", ""), "it may be tried again"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
+def test_the_next_agent_ends_a_move_that_the_last_one_had_begun(a_ring: ARing, number: int) -> None:
+    """The restore hangs until the agent is gone: the kernel is saved, and its journal names its new GPU."""
+    a_ring.node.end(signal.SIGTERM)
+    hold = a_ring.node.folder / "hold"
+    hold.touch()
+    held = {"ALIQUOT_SOFTGPU_FAULTS": "cuCheckpointProcessRestore=hold", "ALIQUOT_SOFTGPU_HOLD": str(hold)}
+    a_ring.start(**held)
+    a_ring.processes["a"].ask("fill")
+    a_ring.move("a", 1)
+    journal = a_ring.node.folder / "kernels" / "a" / "grant.json"
+    a_ring.node.until(lambda: json.loads(journal.read_text())["moves_to"] is not None or None, 30)
+    a_ring.node.until(lambda: a_ring.kernel("a")["residency"]["state"] == "restoring" or None, 30)
+    a_ring.node.end(number)
+    hold.unlink()
+    a_ring.start()
+    assert a_ring.reserved() == [50, 100], "both parts are its own until it is there"
+    assert a_ring.outcome("a", 1) == ("done", "")
+    assert a_ring.reserved() == [0, 100]
+    assert a_ring.looks("a") == ("True", bare(a_ring.uuid(1)))
+    a_ring.node.end(signal.SIGTERM)
+    a_ring.start()
+    assert (a_ring.place("a"), a_ring.reserved()) == (1, [0, 100])
+    assert a_ring.looks("a") == ("True", bare(a_ring.uuid(1)))
+
+
+def test_a_kernel_that_ends_while_it_moves_leaves_nothing(a_ring: ARing) -> None:
+    a_ring.processes["a"].ask("fill")
+    a_ring.move("a", 1)
+    a_ring.processes["a"].close()
+    a_ring.holder.ask("release", kernel_id="a")
+    a_ring.node.until(lambda: a_ring.node.kernel("a") is None or None, 30)
+    assert a_ring.reserved() == [0, 50]
+    a_ring.node.until(lambda: a_ring.used()[0] == 0 or None, 30)
