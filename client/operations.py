@@ -15,6 +15,7 @@ from jupyter_aliquot.gateway.reports.history import History
 from jupyter_aliquot.gateway.reports.holders import Holders
 from jupyter_aliquot.gateway.reports.invitation import Invitation, Invitations
 from jupyter_aliquot.gateway.reports.kernel import Kernel, Share
+from jupyter_aliquot.gateway.reports.moves import MovePlan
 from jupyter_aliquot.gateway.reports.outputs import RunningCells
 from jupyter_aliquot.gateway.reports.quota import Queue, Quota
 from jupyter_aliquot.gateway.reports.status import (
@@ -245,6 +246,21 @@ def drain_node(name: str, reason: str | None = None) -> Call[NodeSchedule]:
 def uncordon_node(name: str) -> Call[NodeSchedule]:
     """Let kernels start on a node again. For administrators."""
     return _call("POST", f"nodes/{path_part(name)}/uncordon", NodeSchedule)
+
+
+def moves(size: str | None = None, node: str | None = None) -> Call[MovePlan]:
+    """Return a plan of moves of kernels between GPUs, and how the last one ran. For administrators.
+
+    Args:
+        size: The size that is to fit, such as ``gpu-1``.
+        node: The node; None for any.
+    """
+    return _get("moves", MovePlan, query=_query(size=size, node=node))
+
+
+def run_moves(digest: str, size: str | None = None, node: str | None = None) -> Call[MovePlan]:
+    """Run the plan of moves that was answered with this digest. For administrators."""
+    return _call("POST", "moves", MovePlan, body={"digest": digest, "size": size, "node": node})
 
 
 def history(

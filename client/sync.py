@@ -11,6 +11,7 @@ from jupyter_aliquot.gateway.reports.history import History
 from jupyter_aliquot.gateway.reports.holders import Holders
 from jupyter_aliquot.gateway.reports.invitation import Invitation, Invitations
 from jupyter_aliquot.gateway.reports.kernel import Kernel, Share
+from jupyter_aliquot.gateway.reports.moves import MovePlan
 from jupyter_aliquot.gateway.reports.outputs import RunningCells
 from jupyter_aliquot.gateway.reports.quota import Queue, Quota
 from jupyter_aliquot.gateway.reports.status import (
@@ -218,6 +219,19 @@ class Client:
     def uncordon_node(self, name: str) -> NodeSchedule:
         """Let kernels start on a node again. For administrators."""
         return self._portal.run(self._exchange.send(operations.uncordon_node(name)))
+
+    def moves(self, size: str | None = None, node: str | None = None) -> MovePlan:
+        """Return a plan of moves of kernels between GPUs, and how the last one ran. For administrators.
+
+        Args:
+            size: The size that is to fit, such as ``gpu-1``.
+            node: The node; None for any.
+        """
+        return self._portal.run(self._exchange.send(operations.moves(size, node)))
+
+    def run_moves(self, digest: str, size: str | None = None, node: str | None = None) -> MovePlan:
+        """Run the plan of moves that was answered with this digest. For administrators."""
+        return self._portal.run(self._exchange.send(operations.run_moves(digest, size, node)))
 
     def history(self, range: HistoryRange = "hour", kernel: Iterable[str] = (), device: Iterable[str] = ()) -> History:
         """Return the use of devices and kernels in steps.

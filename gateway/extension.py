@@ -299,7 +299,7 @@ class AliquotExtension(ExtensionApp):
         metrics = ServerMetrics(snapshot)
         told = Sources(snapshot, gather, metrics, settings.largest(), self._largest_here, services.folders)
         if self._own is not None:
-            told = replace(told, keep=self._own.culler.keep)
+            told = replace(told, keep=self._own.culler.keep, moves=self._own.moves)
         if self._gateway is not None:
             return told
         told = replace(told, invitations=services.invitations)

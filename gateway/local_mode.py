@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from jupyter_server.serverapp import ServerApp
@@ -25,6 +26,7 @@ from jupyter_aliquot.gateway.culling.interception import GuardRules, Interceptio
 from jupyter_aliquot.gateway.culling.policy import Culling, read_policy
 from jupyter_aliquot.gateway.culling.quota_ends import QuotaEnds
 from jupyter_aliquot.gateway.culling.taken_gpus import TakenGpus
+from jupyter_aliquot.gateway.events.audit import tell_move
 from jupyter_aliquot.gateway.hub_service.user_servers import hub_servers
 from jupyter_aliquot.gateway.kernels.manager import AliquotKernelManager
 from jupyter_aliquot.gateway.kernels.owner_accounts import OwnerAccounts
@@ -35,6 +37,7 @@ from jupyter_aliquot.gateway.nodes.whole_view import WholeView
 from jupyter_aliquot.gateway.recovery.discovery import ProcessFinder
 from jupyter_aliquot.gateway.recovery.recover import Recovery
 from jupyter_aliquot.gateway.relays.pool import RelayLinks
+from jupyter_aliquot.gateway.scheduling.defragmentation.service import Defragmentation, MoveSources
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 from jupyter_aliquot.gateway.serverapp.app import GatewayServerApp
 from jupyter_aliquot.gateway.state.gateway_memory import orphan_seconds
@@ -47,6 +50,7 @@ from jupyter_aliquot.gateway.status.collector import KernelMemo, local_kernels
 from jupyter_aliquot.gateway.status.report import LocalKernel
 from jupyter_aliquot.gateway.terminations.node_failures import NodeFailures
 from jupyter_aliquot.gateway.terminations.recorder import KernelEndings
+from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
 from jupyter_aliquot.provisioner.containers.limits import NodeTotals
 from jupyter_aliquot.provisioner.control_groups import WITHOUT_GROUPS, ControlGroups
 from jupyter_aliquot.provisioner.relay.wire.files import UnsentBytes
@@ -131,6 +135,7 @@ class OwnKernels:
         services.watch.listen(lambda view: self.culler.watch(whole.of(view)))
         manager.activity.gpu_used = self.culler.gpu_used
         services.watch.listen(manager.activity.note_gpu_use)
+        self.moves = make_moves(services)
         self._quota_ends = QuotaEnds(manager, log)
         self.taken = TakenGpus(manager, services.clock, log, services.memory.lead)
         services.admission.evictor.observe_ends(self._quota_ends.end)
@@ -215,6 +220,7 @@ class OwnKernels:
         await within_patience("interception_guard", self._guard.stop(), log)
         await within_patience("quota_ends", self._quota_ends.stop(), log)
         await within_patience("taken_gpus", self.taken.stop(), log)
+        await within_patience("moves", self.moves.stop(), log)
         if leaves_kernels:
             await self.manager.handover.leave_kernels()
         else:
@@ -226,6 +232,26 @@ class OwnKernels:
         if self._parts.kernels.memory is not None:
             await within_patience("records", self._parts.kernels.memory.close(), log)
         await within_patience("containers", asyncio.to_thread(self._services.containers.close), log)
+
+
+def make_moves(services: Services) -> Defragmentation:
+    """Return the plans of moves between GPUs, of all nodes."""
+
+    def statuses() -> Iterator[NodeStatus]:
+        found = (services.watch.view().status, *(node.status for node in services.nodes.views()))
+        return (status for status in found if status is not None)
+
+    async def move(kernel_id: str, device: str) -> None:
+        services.admission.take_moved(await services.agents.relocate(kernel_id, device))
+
+    sources = MoveSources(
+        services.admission.snapshot,
+        statuses,
+        services.settings.residency_of,
+        move,
+        partial(tell_move, services.audit),
+    )
+    return Defragmentation(sources, services.clock, services.log)
 
 
 def _are_roots(server: ServerApp) -> bool:

@@ -116,6 +116,8 @@ TABLE = (
     Row("POST", "aliquot/api/v1/nodes/zoe/cordon", (403, 403, 403, 403, 403, 403, 404), {}),
     Row("POST", "aliquot/api/v1/nodes/zoe/uncordon", (403, 403, 403, 403, 403, 403, 404), {}),
     Row("POST", "aliquot/api/v1/nodes/zoe/drain", (403, 403, 403, 403, 403, 403, 404), {}),
+    Row("GET", "aliquot/api/v1/moves", ADMIN),
+    Row("POST", "aliquot/api/v1/moves", (403, 403, 403, 403, 403, 403, 409), {"digest": "0" * 12}),
     # By a token of agents alone, and no user has one.
     Row("WEBSOCKET", "aliquot/api/v1/agents", (403, 403, 403, 403, 403, 403, 403)),
     Row("GET", "aliquot/api/v1/holders", ADMIN),

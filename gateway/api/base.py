@@ -26,6 +26,7 @@ from jupyter_aliquot.gateway.nodes.cordons import Cordons
 from jupyter_aliquot.gateway.nodes.registry import RemoteNodes
 from jupyter_aliquot.gateway.nodes.tokens import NoTokens, TokenChecker
 from jupyter_aliquot.gateway.reports import to_json
+from jupyter_aliquot.gateway.scheduling.defragmentation.service import Defragmentation
 from jupyter_aliquot.gateway.scheduling.dry_run_service import DryRunService
 from jupyter_aliquot.gateway.scheduling.queue_policy import PastUse
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
@@ -91,6 +92,8 @@ class Sources:
     nodes: RemoteNodes | None = None
     # None on a server in gateway mode, too.
     cordons: Cordons | None = None
+    # None on a server in gateway mode, too.
+    moves: Defragmentation | None = None
     agent_tokens: TokenChecker = field(default_factory=NoTokens)
     # None on a server in gateway mode, too.
     outlooks: DryRunService | None = None

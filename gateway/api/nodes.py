@@ -1,4 +1,4 @@
-"""REST of nodes: those on other machines, and cordons of all. openapi.yaml is the contract."""
+"""REST of nodes: those on other machines, cordons, and moves between GPUs. openapi.yaml is the contract."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from tornado.web import HTTPError, authenticated
 from jupyter_aliquot.gateway.base.http_errors import http_error
 from jupyter_aliquot.gateway.nodes.cordons import Cordons
 from jupyter_aliquot.gateway.reports.status import Nodes, NodeSchedule
+from jupyter_aliquot.gateway.scheduling.defragmentation.service import Defragmentation
 from jupyter_aliquot.gateway.status.node_schedule import cordon_report, device_schedule, known_nodes, node_schedule
 from jupyter_aliquot.gateway.status.nodes import nodes_report
 from jupyter_aliquot.provisioner.errors import AliquotError
@@ -15,6 +16,7 @@ from jupyter_aliquot.provisioner.errors import AliquotError
 from .base import AliquotHandler
 from .jupyter import read_body
 
+_MOVE_FIELDS = ("digest", "size", "node")
 _NODE = r"/aliquot/api/v1/nodes/(?P<name>[^/]+)"
 
 
@@ -130,10 +132,55 @@ class UncordonHandler(_CordonHandler):
         self.answer(self.schedule(name))
 
 
+class MovesHandler(AliquotHandler):
+    """Answer a plan of moves between GPUs, and run one that was answered. For administrators."""
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        await self._answer_plan(self.get_query_argument("size", ""), self.get_query_argument("node", ""))
+
+    @authenticated
+    @authorized
+    async def post(self) -> None:
+        plans, body = self._plans(), read_body(self.get_json_body) or {}
+        digest, size, node = (body.get(name) or "" for name in _MOVE_FIELDS)
+        if set(body) - set(_MOVE_FIELDS) or not digest or not all(isinstance(one, str) for one in (digest, size, node)):
+            raise HTTPError(400, 'Send {"digest": TEXT}, and the size and node that the plan was asked for')
+        self._check_node(plans, node)
+        try:
+            await plans.begin(digest, self.requester.name, size, node)
+        except AliquotError as error:
+            raise http_error(error) from error
+        self.set_status(202)
+        await self._answer_plan(size, node)
+
+    async def _answer_plan(self, size: str, node: str) -> None:
+        plans = self._plans()
+        self._check_node(plans, node)
+        try:
+            self.answer(await plans.report(size, node))
+        except AliquotError as error:
+            raise http_error(error) from error
+
+    def _plans(self) -> Defragmentation:
+        if not self.requester.is_admin:
+            raise HTTPError(403, "Kernels are moved between GPUs by administrators")
+        if self.sources.moves is None:
+            raise HTTPError(503, "This server has no nodes, for its kernels are a gateway's: ask that one")
+        return self.sources.moves
+
+    def _check_node(self, plans: Defragmentation, node: str) -> None:
+        if node and node not in plans.node_names:
+            known = ", ".join(plans.node_names) or "not known yet"
+            raise HTTPError(404, f"Requested moves on the node {node[:60]}, but the nodes are {known}")
+
+
 NODE_HANDLERS = (
     (r"/aliquot/api/v1/nodes", NodesHandler),
     (_NODE, NodeHandler),
     (_NODE + "/cordon", CordonHandler),
     (_NODE + "/drain", DrainHandler),
     (_NODE + "/uncordon", UncordonHandler),
+    (r"/aliquot/api/v1/moves", MovesHandler),
 )

@@ -55,6 +55,10 @@ COMMANDS = {
         f"{_HERE}.install_service.InstallServiceCommand",
         "systemd units, an account and folders for this machine; --hub for a JupyterHub",
     ),
+    "defragment": (
+        f"{_ADMIN}.defragment.DefragmentCommand",
+        "the moves of idle kernels between GPUs after which a size fits; --apply runs them",
+    ),
     "doctor": (f"{_HERE}.doctor.DoctorCommand", "checks of this machine, each with a remedy"),
 }
 

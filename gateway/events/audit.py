@@ -61,6 +61,11 @@ def tell_cordon(audit: Audit, node: str, before: Cordon | None, after: Cordon | 
         audit.tell("drain" if after.is_draining else "cordon", node, by, after.reason)
 
 
+def tell_move(audit: Audit, node: str, by: str, detail: str) -> None:
+    """Record that a kernel was moved to another GPU of its node, or that it failed."""
+    audit.tell("move", node, by, detail)
+
+
 def tell_invitation(audit: Audit, action: str, invitation: Invitation, by: str) -> None:
     """Record that a user was invited to another's folder, answered, or is invited no more."""
     detail = f"{invitation.kind} {invitation.invited}, to {invitation.access} {invitation.source}"

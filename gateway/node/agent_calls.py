@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeVar
 
 from jupyter_aliquot.gateway.scheduling.ledger import Device, KernelRef, Leaving, Node
 from jupyter_aliquot.gpu_hook.client.client import AgentClient, DeviceStatus, NodeStatus
-from jupyter_aliquot.provisioner.errors import AgentProtocolError, AgentUnavailableError
+from jupyter_aliquot.provisioner.errors import AgentProtocolError, AgentUnavailableError, GrantError
 from jupyter_aliquot.provisioner.grants.agent_calls import answered
 from jupyter_aliquot.provisioner.grants.codec import agent_grant
 from jupyter_aliquot.provisioner.grants.reservation import Names, reserve_again
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Request
 
 T = TypeVar("T")
+
+# The states of a move of a kernel between devices, and how often the agent is asked for it.
+_MOVING, _MOVED = "moving", "done"
+_LOOK_SECONDS = 0.25
+_MOST_LOOKS = 2400  # ten minutes: the agent gives a move up long before
 
 
 class AgentCalls:
@@ -102,6 +109,26 @@ class AgentCalls:
         if not isinstance(told, Mapping) or not all(isinstance(one, Mapping) for one in told.values()):
             raise AgentProtocolError(f"The agent told {str(told)[:60]!r} for the kernels on devices")
         return {str(uuid): {str(one): str(why) for one, why in kernels.items()} for uuid, kernels in told.items()}
+
+    async def relocate(self, requester: KernelRef, grant: Grant, device: str) -> Grant:
+        """Have a kernel move to another device of its node, and return its grant there when it has.
+
+        A connection that is lost meanwhile ends nothing: the next one tells the outcome. Raises
+        AliquotError with the reason why the kernel stays where it is.
+        """
+        asked = {"kernel_id": grant.kernel_id, "device": device}
+        await self._answered(self._connected().ask("move", **asked))
+        state, reason = _MOVING, ""
+        for _ in range(_MOST_LOOKS):
+            await asyncio.sleep(_LOOK_SECONDS)
+            with contextlib.suppress(AgentUnavailableError):
+                answer = await self._answered(self._connected().ask("moved", **asked))
+                state, reason = str(answer.get("state")), str(answer.get("reason") or "")
+            if state != _MOVING:
+                break
+        if state == _MOVED:
+            return await self.renew(requester, grant)
+        raise GrantError(reason or "the node agent has not told its outcome; see where the kernel is")
 
     async def interrupt(self, kernel_id: str) -> None:
         """Report an interrupt that the kernel was sent: its processes give up their waits.

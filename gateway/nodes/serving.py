@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from jupyter_aliquot.gateway.scheduling.agents.lanes import RemoteAgent
-from jupyter_aliquot.gateway.scheduling.ledger import LedgerSnapshot
+from jupyter_aliquot.gateway.scheduling.ledger import KernelRef, LedgerSnapshot
+from jupyter_aliquot.provisioner.errors import GrantError
 from jupyter_aliquot.provisioner.resources import Grant, Request
 
 from .registry import RemoteNodes
@@ -62,6 +63,8 @@ class KernelAgent(Protocol):
 
     async def interrupt(self, kernel_id: str) -> None: ...
 
+    async def relocate(self, requester: KernelRef, grant: Grant, device: str) -> Grant: ...
+
 
 class AgentsOfKernels:
     """Passes each request on to the agent of the kernel's node: *own* for kernels of no other."""
@@ -89,6 +92,13 @@ class AgentsOfKernels:
 
     async def hint(self, kernel_id: str) -> None:
         await self.of(kernel_id).hint(kernel_id)
+
+    async def relocate(self, kernel_id: str, device: str) -> Grant:
+        """Have a kernel move to another device of its node, and return its grant there."""
+        holding = self._ledger().holdings.get(kernel_id)
+        if holding is None:
+            raise GrantError(f"Kernel {kernel_id} has ended")
+        return await self.of(kernel_id).relocate(holding.requester, holding.grant, device)
 
     async def interrupt(self, kernel_id: str) -> None:
         await self.of(kernel_id).interrupt(kernel_id)

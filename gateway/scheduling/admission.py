@@ -261,6 +261,10 @@ class Admission:
         """Call *observer* with each granted size, and with each resize's error after it had waited."""
         self._commits.observe_resizes(observer)
 
+    def take_moved(self, grant: Grant) -> None:
+        """Note that a node's agent moved a kernel to another device: others get what it left."""
+        self._commits.take_moved(grant)
+
     def waiting(self, kernel_id: str, *, grows: bool = False) -> QueueEntry | None:
         """Return the kernel's place in the queue.
 

@@ -1,6 +1,6 @@
 """Changes of size of running kernels: on which devices, and whether they need capacity there. Pure.
 
-A kernel keeps its devices for its life, because CUDA has numbered them. Only their parts change.
+A change of size keeps a kernel's devices, because CUDA has numbered them. Only their parts change.
 """
 
 from __future__ import annotations

@@ -98,6 +98,7 @@ _LAB = "tests/labextension/test_sized_kernels.py::test_launcher_offers_the_sizes
 _SERVE = "tests/gateway/cli/test_serve.py::test_it_serves_those_with_a_token"
 _NODES = "tests/gateway/rest/test_node_cordons.py::test_the_commands_cordon_drain_and_uncordon"
 _ONE_GPU = "tests/gateway/rest/test_node_cordons.py::test_one_gpu_is_cordoned_by_its_uuid"
+_MOVES = "tests/system/test_moves.py::test_a_plan_is_shown_and_run_by_the_command"
 _SMOKE = "tests/benchmarks/test_smoke.py::test_a_benchmark_has_a_smoke_run"
 _SERVERS_SMOKE = "tests/benchmarks/test_smoke_of_servers.py::test_a_benchmark_of_servers_has_a_smoke_run"
 
@@ -152,6 +153,8 @@ COVERED = {
     "aliquot node": _NODES,
     "aliquot uncordon gpu-1": _NODES,
     "aliquot drain": _NODES,
+    "aliquot defragment --size 1": _MOVES,
+    "aliquot defragment --size 1 --apply 3f9c1b52a077": _MOVES,
     "aliquot quota reload": (
         "tests/gateway/rest/test_team_quotas.py::test_the_commands_show_quotas_and_queue_and_reload"
     ),

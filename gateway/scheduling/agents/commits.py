@@ -95,6 +95,17 @@ class Commits:
         for observer in self._resize_observers:
             observer(kernel_id, outcome)
 
+    def take_moved(self, grant: Grant) -> None:
+        """Note that the agent moved a kernel to another device: its grant is this one now."""
+        holding = self._ledger.snapshot().holdings.get(grant.kernel_id)
+        if holding is None or grant.kernel_id in self._releases:
+            return  # it ended meanwhile
+        grant = replace(grant, request=replace(grant.request, residency=holding.grant.request.residency))
+        self._ledger.commit(granted=[holding.resized(grant)])
+        self._log.info("kernel=%s moved=%s", grant.kernel_id, ",".join(quota.uuid for quota in grant.quotas))
+        self.tell_size(grant.kernel_id, grant)
+        self._again()
+
     async def until_answered(self, kernel_id: str) -> None:
         """Wait until the agent has answered to a change of size of this kernel."""
         while kernel_id in self._committing:

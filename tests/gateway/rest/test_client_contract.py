@@ -26,6 +26,8 @@ SAMPLES: dict[str, Any] = {
     "kind": "users",
     "name": "N",
     "access": "read",
+    "node": "N",
+    "digest": "D",
     "gpus": 0.5,
     "kernelspec": "python3.gpu-0.5",
     "cpus": "4",
@@ -81,6 +83,8 @@ def call_of(name: str) -> Call[Any]:
     values = {one: SAMPLES[one] for one in inspect.signature(made).parameters}
     if name.startswith("dry_run"):
         values["kernel"] = "K"
+    if name in ("moves", "run_moves"):
+        values["size"] = "gpu-0.5"
     found: Call[Any] = made(**values)
     return found
 
