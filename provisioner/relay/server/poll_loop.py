@@ -10,7 +10,7 @@ waits, and all of them after a wait in which nothing came.
 from __future__ import annotations
 
 import select
-import traceback
+import sys
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -141,11 +141,11 @@ class Loop:
         try:
             handler(events)
             self._failures = 0
-        except Exception:
+        except Exception as error:
             self._failures += 1
             if self._failures > _MOST_FAILURES:
                 raise
-            traceback.print_exc()
+            sys.excepthook(type(error), error, error.__traceback__)
 
 
 def _events(bits: int) -> int:

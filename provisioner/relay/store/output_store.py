@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from jupyter_aliquot.provisioner.relay.wire.messages import PARENT, new_id, read_object
 from jupyter_aliquot.provisioner.relay.wire.ranges import Range, joined
@@ -24,8 +23,7 @@ MOST_MESSAGES = 250_000
 MakeNotice = Callable[[bytes, str, int, int, str], list[bytes]]
 
 
-@dataclass(frozen=True)
-class Bounds:
+class Bounds(NamedTuple):
     """The bounds of a store. At most ``memory_bytes`` of all ``store_bytes`` are in memory."""
 
     memory_bytes: int

@@ -10,9 +10,8 @@ import contextlib
 import os
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .spill_room import SpillRoom
 
@@ -21,11 +20,9 @@ _CLAIM_BYTES = 4 << 20
 _COUNT = struct.Struct(">I")
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """The place of a message on disk."""
 
-    __slots__ = ("length", "offset", "segment")
     segment: int
     offset: int
     length: int

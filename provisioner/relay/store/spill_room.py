@@ -14,8 +14,8 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from jupyter_aliquot.gpu_hook.base.files import LockHeldError, locked, try_lock
 from jupyter_aliquot.provisioner.relay.wire.rmtree import remove_folder
@@ -49,8 +49,7 @@ class SpillFullError(OSError):
         self.missing_bytes = missing_bytes
 
 
-@dataclass(frozen=True)
-class RoomBounds:
+class RoomBounds(NamedTuple):
     """Bytes on disk; 0: no bound."""
 
     kernel_bytes: int

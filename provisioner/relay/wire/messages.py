@@ -1,6 +1,7 @@
 """Read Jupyter messages as frames, as far as a relay needs, and sign its own.
 
-This module knows no sockets.
+This module knows no sockets. A pod's sidecar imports it beside the kernel's start: so its values, and
+the store's, are named tuples, which need no import of dataclasses.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ import os
 import re
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, NamedTuple
 
 from .protocol import DELIMITER, read_json
 
@@ -39,8 +39,7 @@ _LONGEST_STATE_READ = 4096  # of such a request; a longer comm message is a widg
 _JOINED_BYTES = 1 << 16  # of a message that is signed in one call; a longer one would be copied
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """The fields of a request's header that a relay needs.
 
     ``sent``: seconds since the epoch, None if the client does not say. The kernel begins requests
@@ -140,7 +139,7 @@ class StateReads:
             return request
         content = bytes(message[CONTENT])
         is_read = len(content) <= _LONGEST_STATE_READ and self._is_read(request.msg_type, read_object(content))
-        return replace(request, reads_state=is_read)
+        return request._replace(reads_state=is_read)
 
     def _is_read(self, msg_type: str, content: Mapping[str, Any]) -> bool:
         comm, data = content.get("comm_id"), content.get("data")
