@@ -25,7 +25,8 @@ from jupyter_aliquot.provisioner.kubernetes.settings import RelayKeys
 from jupyter_aliquot.provisioner.relay.wire.messages import Signer, new_id
 
 from .keys import client_context
-from .stream import CHANNELS, KEPT, LIFE, LIFE_BEFORE, LONGEST_LINE, OK, Stream, has_sockets, pipe
+from .pipe import Stream, has_sockets, pipe
+from .stream import CHANNELS, KEPT, LIFE, LIFE_BEFORE, LONGEST_LINE, OK
 
 _CONNECT_SECONDS = 10.0
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.05, 5.0

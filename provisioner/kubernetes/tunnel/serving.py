@@ -5,66 +5,187 @@ What the kernel sends is kept (`keeper`) until the gateway's relay is done with 
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import hmac
 import json
 import os
 import signal
 import socket
 import ssl
+import time
 from pathlib import Path
+from typing import Any
 
+from jupyter_aliquot.provisioner.relay.server.poll_loop import Loop
 from jupyter_aliquot.provisioner.relay.store.spill_room import sweep
 from jupyter_aliquot.provisioner.relay.wire.messages import Signer, new_id
 
+from .connection import Connection, Owner
 from .keeper import Keeper
-from .stream import CHANNELS, KEPT, LIFE, LIFE_BEFORE, LONGEST_LINE, OK, pipe
+from .stream import CHANNELS, KEPT, LIFE, LIFE_BEFORE, LONGEST_LINE, OK
 
-_GREETING_SECONDS = 10.0
+_GREETING_SECONDS = 20.0  # for the handshake and the first line
+_MOST_CONNECTIONS = 200  # a gateway has some; more would leave the kernel's sockets no descriptor
+_LONGEST_WAIT_SECONDS = 60.0
 _LAST_PART = 0.8  # of the pod's grace period: for what no gateway has taken at its end
 
 
 class Sidecar:
     """The connections of one kernel, whose sockets are ``s-1`` to ``s-5`` in *folder*."""
 
-    def __init__(self, folder: Path, token: str, keeper: Keeper) -> None:
-        self._folder = folder
-        self._keeper = keeper
+    def __init__(self, loop: Loop, folder: Path, token: str, keeper: Keeper, context: ssl.SSLContext) -> None:
+        self._loop, self._folder, self._keeper, self._context = loop, folder, keeper, context
         self._token = token.encode()
+        self._connections: list[Connection] = []
+        self._waiting: list[_Caller] = []  # for the kernel
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection, from its first line to its end."""
+    def accept(self, listening: socket.socket) -> None:
+        """Take the connections that have come."""
+        with contextlib.suppress(OSError):
+            while True:
+                raw, _ = listening.accept()
+                if len(self._connections) >= _MOST_CONNECTIONS:
+                    raw.close()
+                    continue
+                with contextlib.suppress(OSError):  # one that has ended
+                    self._connections.append(_Caller(self, self._loop, self._secured(raw)).connection)
+
+    def _secured(self, raw: socket.socket) -> ssl.SSLSocket:
+        """Return a socket whose handshake is to come, and which tells a cut connection from one that was ended."""
+        raw.setblocking(False)
         try:
-            channel = await self._channel(reader)
-            if channel in (LIFE, LIFE_BEFORE):
-                await self._keeper.joined.wait()
-                writer.write(OK)
-                await writer.drain()
-                await reader.read()
-            elif channel == KEPT:
-                await self._keeper.joined.wait()  # the gateway connects ahead
-                writer.write(OK)
-                await self._keeper.serve((reader, writer))
-            elif channel in CHANNELS:
-                await self._keeper.joined.wait()
-                theirs = await asyncio.open_unix_connection(os.fspath(self._folder / f"s-{channel}"))
-                writer.write(OK)
-                await pipe((reader, writer), theirs)
-        except asyncio.CancelledError:
-            return  # the sidecar's end; before 3.12 asyncio logs a cancelled connection as an error
-        except (OSError, asyncio.TimeoutError, ValueError):
-            pass  # the gateway sees that the connection is over, and asks again
-        finally:
-            writer.close()
+            return self._context.wrap_socket(
+                raw, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=False
+            )
+        except OSError:
+            raw.close()
+            raise
 
-    async def _channel(self, reader: asyncio.StreamReader) -> str:
-        """Return the channel that a connection asks for; empty for one without the token."""
-        line = await asyncio.wait_for(reader.readline(), _GREETING_SECONDS)
+    def channel_of(self, line: bytes) -> str:
+        """Return the channel that a first line asks for; empty without the token, or for one that is not known."""
         token, _, channel = line.strip().partition(b" ")
-        return channel.decode("ascii") if hmac.compare_digest(token, self._token) else ""
+        name = channel.decode("ascii", "replace") if hmac.compare_digest(token, self._token) else ""
+        return name if name in (*CHANNELS, KEPT, LIFE, LIFE_BEFORE) else ""
+
+    def greeted(self, caller: _Caller) -> None:
+        """Serve a connection once the kernel is there: the gateway connects ahead."""
+        self._waiting.append(caller)
+        self.turn(time.monotonic())
+
+    def due_in(self, now: float) -> float:
+        """Return the seconds until `turn` is due of itself."""
+        return min((one.deadline - now for one in self._connections), default=_LONGEST_WAIT_SECONDS)
+
+    def turn(self, now: float) -> None:
+        """Serve the connections that waited for the kernel, and end those whose time is over."""
+        if self._keeper.has_joined:
+            waiting, self._waiting = self._waiting, []
+            for caller in waiting:
+                if not caller.connection.is_over:
+                    self._serve(caller)
+        for one in self._connections:
+            if now >= one.deadline:
+                one.close()
+        self._connections = [one for one in self._connections if not one.is_over]
+
+    def close(self) -> None:
+        """End all connections. Their other sides hear of it at once."""
+        for one in self._connections:
+            one.end()
+
+    def _serve(self, caller: _Caller) -> None:
+        connection = caller.connection
+        try:
+            owner = self._owner(caller.channel, connection)
+        except OSError:
+            connection.end()  # the gateway asks again
+            return
+        connection.belong_to(owner)
+        connection.send([OK])
+        if caller.came:
+            owner.take(caller.came)
+        connection.resume()
+
+    def _owner(self, channel: str, connection: Connection) -> Owner:
+        """Return whatever serves a channel. Raises OSError for a socket of the kernel that takes no connection."""
+        if channel == KEPT:
+            return self._keeper.link(connection)
+        return Life() if channel in (LIFE, LIFE_BEFORE) else self._pipe(channel, connection)
+
+    def _pipe(self, channel: str, connection: Connection) -> _Pipe:
+        kernels = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        try:
+            kernels.connect(os.fspath(self._folder / f"s-{channel}"))
+        except OSError:
+            kernels.close()
+            raise
+        there = Connection(self._loop, kernels, Life())
+        there.belong_to(_Pipe(there, connection))
+        self._connections.append(there)
+        return _Pipe(connection, there)
 
 
-async def run(
+class Life:
+    """An owner that has nothing to say: its connection lasts as long as the pod."""
+
+    def take(self, piece: bytes) -> None:
+        """Called by the connection."""
+
+    def has_room(self) -> None:
+        """Called by the connection."""
+
+    def gone(self) -> None:
+        """Called by the connection."""
+
+
+class _Caller(Life):
+    """A gateway's connection until it is served. ``came``: what came after its first line."""
+
+    def __init__(self, sidecar: Sidecar, loop: Loop, secured: ssl.SSLSocket) -> None:
+        self._sidecar = sidecar
+        self.came, self.channel = b"", ""
+        self.connection = Connection(loop, secured, self)
+        self.connection.deadline = time.monotonic() + _GREETING_SECONDS
+
+    def take(self, piece: bytes) -> None:
+        """Called by the connection."""
+        self.came += piece
+        if self.channel:
+            if len(self.came) > LONGEST_LINE:
+                self.connection.pause()
+            return
+        line, end, rest = self.came.partition(b"\n")
+        if end:
+            self.came, self.channel = rest, self._sidecar.channel_of(line)
+        if self.channel:
+            self.connection.belong_to(self)  # it may wait as long as the kernel takes to come
+            self._sidecar.greeted(self)
+        elif end or len(self.came) > LONGEST_LINE:
+            self.connection.end()
+
+
+class _Pipe:
+    """The way of bytes from one connection into another. Both are over together."""
+
+    def __init__(self, here: Connection, there: Connection) -> None:
+        self._here, self._there = here, there
+
+    def take(self, piece: bytes) -> None:
+        """Called by the connection."""
+        self._there.send([piece])
+        if not self._there.can_take:
+            self._here.pause()
+
+    def has_room(self) -> None:
+        """Called by the connection, into which the other leads."""
+        self._there.resume()
+
+    def gone(self) -> None:
+        """Called by the connection."""
+        self._there.end()
+
+
+def run(
     folder: Path, keys: Path, listening: socket.socket, output: Path, most_bytes: int, grace_seconds: float
 ) -> None:
     """Serve until SIGTERM. Raises OSError."""
@@ -74,18 +195,39 @@ async def run(
     told = json.loads((keys / "connection.json").read_text())
     kept = output / "kept"  # its own: a volume's folder is the node's
     sweep(kept)  # what a killed sidecar left
-    keeper = Keeper(folder, kept, most_bytes, Signer(told["key"], told["signature_scheme"], new_id()))
-    sidecar = Sidecar(folder, (keys / "token").read_text().strip(), keeper)
-    ended = asyncio.Event()
-    # The first process of a container gets no signal that it does not handle.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    server = await asyncio.start_server(sidecar.serve, sock=listening, ssl=context, limit=LONGEST_LINE)
-    keeping = asyncio.create_task(keeper.keep(), name="aliquot-keeper")
-    ending = asyncio.create_task(ended.wait())
-    await asyncio.wait({keeping, ending}, return_when=asyncio.FIRST_COMPLETED)
-    if keeping.done():
-        keeping.result()  # raises what it failed with: the sidecar is started again
-    await ending
-    await keeper.finish(_LAST_PART * grace_seconds)
-    server.close()
+    loop = Loop()
+    keeper = Keeper(loop, folder, kept, most_bytes, Signer(told["key"], told["signature_scheme"], new_id()))
+    sidecar = Sidecar(loop, folder, (keys / "token").read_text().strip(), keeper, context)
+    stop = _Stop(loop)
+    listening.setblocking(False)
+    loop.watch(listening.fileno(), lambda _: sidecar.accept(listening))
+    while not (stop.is_asked and keeper.is_finished(time.monotonic())):
+        now = time.monotonic()
+        loop.turn(min(keeper.due_in(now), sidecar.due_in(now), _LONGEST_WAIT_SECONDS))
+        if stop.is_asked:
+            keeper.finish(_LAST_PART * grace_seconds)
+        keeper.turn(time.monotonic())
+        sidecar.turn(time.monotonic())
+    sidecar.close()
+
+
+class _Stop:
+    """The signals that end the sidecar. The first process of a container gets none that it does not handle."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.is_asked = False
+        self._ends = socket.socketpair()
+        for end in self._ends:
+            end.setblocking(False)
+        signal.set_wakeup_fd(self._ends[1].fileno(), warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._ask)
+        loop.watch(self._ends[0].fileno(), self._wake)
+
+    def _ask(self, _number: int, _frame: Any) -> None:
+        self.is_asked = True
+
+    def _wake(self, _events: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while self._ends[0].recv(4096):
+                pass

@@ -1,13 +1,13 @@
 """The program of a pod's sidecar: it listens, and serves.
 
 The kernel starts meanwhile. It listens before it imports what it serves with: connections wait in the
-socket.
+socket. What it imports takes the kernel a part of its processors: neither asyncio nor argparse.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
+import gc
 import os
 import socket
 import sys
@@ -40,24 +40,38 @@ def listen(host: str, port: int) -> socket.socket:
     return made
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the sidecar; return the exit code."""
+def read_options(words: Sequence[str]) -> tuple[Path, Path, int]:
+    """Return the folder of the kernel's sockets, that of its Secret, and the port. Ends the program for other words."""
+    given = dict(zip(words[::2], words[1::2], strict=False))
+    port = given.get("--port", "")
+    if len(words) == 6 and given.keys() == {"--connection", "--keys", "--port"} and port.isdecimal():
+        return Path(given["--connection"]), Path(given["--keys"]), int(port)
+    # Imported here: a pod's manifest has the words above.
+    import argparse
+
     parser = argparse.ArgumentParser(description="Lead a gateway's connections to the kernel of this pod.")
     parser.add_argument("--connection", type=Path, required=True, help="folder of the kernel's sockets")
     parser.add_argument("--keys", type=Path, required=True, help="folder of the kernel's Secret")
     parser.add_argument("--port", type=int, required=True, help="port for the gateway")
-    options = parser.parse_args(arguments)
-    try:
-        listening = listen(os.environ.get(_ADDRESS_VARIABLE, ""), options.port)
-        # Imported here: it takes longer than all before.
-        import asyncio
+    options = parser.parse_args(words)
+    return options.connection, options.keys, options.port
 
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the sidecar; return the exit code."""
+    connection, keys, port = read_options(sys.argv[1:] if arguments is None else arguments)
+    try:
+        listening = listen(os.environ.get(_ADDRESS_VARIABLE, ""), port)
+        gc.disable()  # all that is imported stays
+        # Imported here: it takes longer than all before.
         from .serving import run
 
+        gc.freeze()
+        gc.enable()
         output = Path(os.environ.get(_OUTPUT_VARIABLE) or "/tmp")
         most_bytes = int(os.environ.get(_BOUND_VARIABLE) or _USUAL_BYTES)
         grace = float(os.environ.get(_GRACE_VARIABLE) or _USUAL_GRACE_SECONDS)
-        asyncio.run(run(options.connection, options.keys, listening, output, most_bytes, grace))
+        run(connection, keys, listening, output, most_bytes, grace)
     except (OSError, ValueError) as error:
         print(f"aliquot sidecar: {error}", file=sys.stderr)
         return 1

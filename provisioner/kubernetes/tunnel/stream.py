@@ -1,17 +1,10 @@
-"""The words of a connection between gateway and sidecar, and the passing on of its bytes.
+"""The words of a connection between gateway and sidecar.
 
 A connection begins with a line ``TOKEN CHANNEL``, which the sidecar answers with ``ok`` once all of
 the kernel's sockets are there. The channel is one of them, ``kept`` for a relay, or ``life``: that stays
-open for as long as the pod lives. An older sidecar knows no ``life-2``, and keeps nothing.
+open for as long as the pod lives. An older sidecar knows no ``life-2``, and keeps nothing. Both sides
+import this module, and so it imports nothing.
 """
-
-from __future__ import annotations
-
-import asyncio
-import contextlib
-import os
-from collections.abc import Collection
-from pathlib import Path
 
 # The numbers of shell, iopub, stdin, heartbeat and control in a connection file over ipc.
 CHANNELS = ("1", "2", "3", "4", "5")
@@ -19,31 +12,3 @@ KEPT = "kept"
 LIFE, LIFE_BEFORE = "life-2", "life"
 OK = b"ok\n"
 LONGEST_LINE = 1 << 16
-_PIECE_BYTES = 1 << 16
-
-Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-def has_sockets(folder: Path, channels: Collection[str]) -> bool:
-    """Return whether all of these sockets of a kernel are in a folder."""
-    return all(os.path.lexists(folder / f"s-{channel}") for channel in channels)
-
-
-async def pipe(one: Stream, other: Stream) -> None:
-    """Pass bytes on both ways until one side is over. Then both are closed."""
-    ways = [asyncio.ensure_future(_pass_on(one[0], other[1])), asyncio.ensure_future(_pass_on(other[0], one[1]))]
-    try:
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for way in ways:
-            way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
-        one[1].close()
-        other[1].close()
-
-
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(ConnectionError, OSError):
-        while piece := await reader.read(_PIECE_BYTES):
-            writer.write(piece)
-            await writer.drain()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,7 +28,7 @@ def empty_folder(folder: Path) -> None:
     with contextlib.suppress(OSError):
         top = os.open(folder, _FOLDER)
         try:
-            prefix = f".gone-{secrets.token_hex(8)}-"  # a name that a kernel cannot have taken
+            prefix = f".gone-{os.urandom(8).hex()}-"  # a name that a kernel cannot have taken
             names = (f"{prefix}{number}" for number in itertools.count())
             folders = _unlink_files(top)
             for _ in range(_MOST_LEVELS):

@@ -466,6 +466,32 @@ def test_output_of_a_kernel_that_ends_without_a_gateway_waits_for_one(
     run(scene)
 
 
+def test_a_request_that_a_kernel_had_no_room_for_is_not_the_next_ones(
+    a_pod: Pod, machines: Callable[[], Machine]
+) -> None:
+    async def scene() -> None:
+        a_pod.start_sidecar()
+        a_pod.start_kernel()
+        machine = await machines().serve()
+        await machine.page.done(machine.page.execute("1"))
+        a_pod.kernel.send_signal(signal.SIGSTOP)
+        ran = a_pod.folder / "ran"
+        for number in range(4):  # the first two are on their way: the sidecar has the others
+            machine.page.execute(f"open({str(ran)!r}, 'a').write('{number} ') #" + "x" * (1 << 20))
+        shell, before = a_pod.connection / "s-1", a_pod.kernel
+        was = shell.stat().st_ino
+        a_pod.start_kernel()  # in its place, as a program of the user's may
+        await until(lambda: shell.exists() and shell.stat().st_ino != was)
+        before.kill()
+        await machine.page.until(lambda event: getattr(event, "state", "") == "ended")
+        cell = machine.page.execute(f"import os; print(os.path.exists({str(ran)!r}))")
+        await machine.page.done(cell)
+        assert machine.page.outputs(cell) == "False\n"
+        await machine.tunnel.close()
+
+    run(scene)
+
+
 def test_a_message_that_is_too_large_is_told_to_its_cell(a_pod: Pod, machines: Callable[[], Machine]) -> None:
     async def scene() -> None:
         a_pod.start_sidecar()
