@@ -41,6 +41,8 @@ class ApiDouble:
         self.dropped = 0  # requests while it was away
         # Watches of an earlier number end.
         self.watches = 0
+        # A watch that allows bookmarks gets one so often.
+        self.bookmark_seconds = 60.0
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -368,9 +370,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True  # the client left
 
     def _events(self, asked: _Request, version: int) -> Iterator[Object]:
-        """Yield events until the watch's time is over, or a test ends it; there is a bookmark before the end."""
+        """Yield events until the watch's time is over, or a test ends it; with bookmarks, the last before the end."""
         store, number = self.api.store, self._watches
         until = time.monotonic() + float(asked.query.get("timeoutSeconds") or 3600)
+        has_marks = asked.query.get("allowWatchBookmarks") in ("1", "true", "True")
+        marked_at = time.monotonic()
         if not version:
             found, version = store.list(asked.resource, asked.namespace)
             yield from (_event("ADDED", one) for one in found if self._is_wanted(asked, one))
@@ -383,17 +387,18 @@ class _Handler(BaseHTTPRequestHandler):
                 changes = list(store.events_since(version, asked.resource, asked.namespace))
                 if not changes:
                     version = max(version, store.version)
-                    store.changed.wait(max(0.0, until - time.monotonic()))
+                    due = min(until, marked_at + self.api.bookmark_seconds) if has_marks else until
+                    store.changed.wait(max(0.0, due - time.monotonic()))
             for change in changes:
                 version = change.version
                 event = self._told(asked, change)
                 if event is not None:
                     yield event
-        if number != self.api.watches:
-            return
-        if asked.query.get("allowWatchBookmarks") in ("1", "true", "True"):
-            bare = {"kind": asked.resource.kind, "apiVersion": asked.resource.api_version}
-            yield {"type": "BOOKMARK", "object": {**bare, "metadata": {"resourceVersion": str(version)}}}
+            if has_marks and time.monotonic() >= marked_at + self.api.bookmark_seconds:
+                marked_at = time.monotonic()
+                yield _bookmark(asked, version)
+        if has_marks and number == self.api.watches:
+            yield _bookmark(asked, version)
 
     def _told(self, asked: _Request, change: Change) -> Object | None:
         """Return the event as this watch sees it: an object that stops matching is deleted."""
@@ -420,6 +425,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Retry-After", str(retry_after))
         self.end_headers()
         self.wfile.write(body)
+
+
+def _bookmark(asked: _Request, version: int) -> Object:
+    bare = {"kind": asked.resource.kind, "apiVersion": asked.resource.api_version}
+    return _event("BOOKMARK", {**bare, "metadata": {"resourceVersion": str(version)}})
 
 
 def _event(kind: str, told: Object) -> Object:

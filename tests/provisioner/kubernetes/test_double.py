@@ -46,6 +46,23 @@ def test_a_watch_from_before_a_compaction_is_too_old(a_double: ApiDouble, on_dou
     with_client(on_double, act)
 
 
+def test_a_watch_in_which_nothing_happens_has_bookmarks(a_double: ApiDouble, on_double: Cluster) -> None:
+    a_double.bookmark_seconds = 0.02
+
+    async def act(client: ClusterClient, maps: Collection) -> None:
+        _, before = await client.list(maps)
+        await client.create(on_double.collection("pods"), a_pod("p"))
+        marks = []
+        async for event in client.watch(maps, before):
+            marks += [event["object"]] if event["type"] == "BOOKMARK" else []
+            if len(marks) == 2:
+                break
+        assert [one["kind"] for one in marks] == ["ConfigMap"] * 2
+        assert int(marks[-1]["metadata"]["resourceVersion"]) > int(before), "what it was not told, it need not ask for"
+
+    with_client(on_double, act)
+
+
 def test_a_busy_server_says_when_to_come_again(a_double: ApiDouble, on_double: Cluster) -> None:
     async def act(client: ClusterClient, maps: Collection) -> None:
         a_double.failures.append(Failure(429, "TooManyRequests", "too many requests", retry_after=7))
