@@ -66,8 +66,8 @@ def pod_state(pod: Object) -> PodState:
     return PodState(PodPhase.STARTING, "The node starts the pod, and fetches images that it does not have")
 
 
-def refusal_text(error: ClusterError) -> str:
-    """Return why the cluster did not take an object, for the user."""
+def refusal_text(error: ClusterError, request: str = "the kernel's pod") -> str:
+    """Return why the cluster did not take a request, for the user. *request* names it where the cluster refuses it."""
     told = str(error)
     if isinstance(error, ClusterAwayError):
         return f"{told}. The server tries again"
@@ -80,7 +80,7 @@ def refusal_text(error: ClusterError) -> str:
     if error.code == 429:
         return f"The Kubernetes API is busy: {told}. The server tries again"
     if "admission webhook" in told or error.code in (400, 403, 422):
-        return f"The cluster refused the kernel's pod: {told}"
+        return f"The cluster refused {request}: {told}"
     return f"The Kubernetes API answered {error.code} {error.reason}: {told}"
 
 

@@ -205,7 +205,8 @@ class PodRuntime:
         try:
             await self._store().resize(name, uid, limits)
         except ClusterError as error:
-            return f"CPU and RAM of its pod stay as they are until its next start: {refusal_text(error)}"
+            why = refusal_text(error, "the resize of the kernel's pod")
+            return f"CPU and RAM of its pod stay as they are until its next start. {why}"
         return ""
 
     async def remove(self, process: KernelProcess) -> None:

@@ -412,6 +412,16 @@ def test_cpu_and_memory_follow_a_resize(play: Callable[[Scene], None]) -> None:
     play(scene)
 
 
+def test_a_refused_resize_is_told_as_such(play: Callable[[Scene], None]) -> None:
+    async def scene(place: Place) -> None:
+        process = await place.started()
+        place.double.failures.append(Failure(422, "Invalid", "spec: a word"))
+        left = await place.runtime.resize(process, ContainerLimits(Bytes(1 << 30), 2.0))
+        assert "until its next start. The cluster refused the resize of the kernel's pod: spec: a word" in left
+
+    play(scene)
+
+
 def test_a_start_that_waits_can_be_withdrawn(play: Callable[[Scene], None]) -> None:
     async def scene(place: Place) -> None:
         start = asyncio.ensure_future(place.runtime.create(place.launch()))
