@@ -56,6 +56,7 @@ class PodRun(threading.Thread):
         self._inits = _containers(pod["spec"].get("initContainers") or ())
         self._given: dict[str, Given] = {}
         self._volumes: dict[str, Path] = {}
+        self._sources: dict[tuple[str, str], Object] = {}  # of volumes, by kind and name
 
     @property
     def _path(self) -> str:
@@ -163,10 +164,8 @@ class PodRun(threading.Thread):
             return folder
         source = volume[kind]
         name = source["secretName"] if kind == "secret" else source["name"]
-        plural = "secrets" if kind == "secret" else "configmaps"
-        try:
-            found = self._api.call("GET", f"/api/v1/namespaces/{self.facts.namespace}/{plural}/{name}")
-        except Refused:
+        found = self._read("secrets" if kind == "secret" else "configmaps", name)
+        if found is None:
             return None
         data = found.get("data") or {}
         items = source.get("items") or [{"key": key, "path": key} for key in data]
@@ -175,6 +174,16 @@ class PodRun(threading.Thread):
             text = base64.b64decode(value) if kind == "secret" else value.encode()
             (folder / item["path"]).write_bytes(self._with_folders(text))
         return folder
+
+    def _read(self, plural: str, name: str) -> Object | None:
+        """Return a Secret or ConfigMap, which a kubelet gets once for a pod; None: it is not there yet."""
+        if (plural, name) not in self._sources:
+            try:
+                found = self._api.call("GET", f"/api/v1/namespaces/{self.facts.namespace}/{plural}/{name}")
+            except Refused:
+                return None
+            self._sources[plural, name] = found
+        return self._sources[plural, name]
 
     def _with_folders(self, text: bytes) -> bytes:
         """Return a file's text with the paths of the pod's empty folders as they are on the host."""
