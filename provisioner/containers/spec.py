@@ -118,7 +118,7 @@ def container_spec(
     body = {
         "Image": plan.image,
         "Entrypoint": [],
-        "Cmd": list(_argv(launch, grant)),
+        "Cmd": list(command_line(launch.argv, launch.program, grant)),
         "Env": [f"{name}={value}" for name, value in sorted(_env(launch, plan, image, grant, devices, home).items())],
         "WorkingDir": _workdir(launch.cwd, plan, home),
         "Labels": {**dict(plan.labels), **launch.labels, KERNEL_LABEL: launch.kernel_id},
@@ -177,13 +177,13 @@ def start_program(grant: Grant) -> str | None:
     return None
 
 
-def _argv(launch: ContainerLaunch, grant: Grant | None) -> tuple[str, ...]:
-    """Return the kernel's command line, without what the gateway put before the kernel's program.
+def command_line(argv: tuple[str, ...], program: str, grant: Grant | None) -> tuple[str, ...]:
+    """Return the kernel's command line, with the node's self-check program in the place of the gateway's.
 
-    That part belongs to the gateway's machine. A kernelspec of an image names its program by a
-    path, because Jupyter replaces a bare ``python3`` with the gateway's own.
+    What the gateway put before the kernel's *program* belongs to its machine. A kernelspec of an image names
+    its program by a path, because Jupyter replaces a bare ``python3`` with the gateway's own.
     """
-    words = launch.argv[launch.argv.index(launch.program) :] if launch.program in launch.argv else launch.argv
+    words = argv[argv.index(program) :] if program in argv else argv
     first = None if grant is None else start_program(grant)
     return words if first is None else (first, *words)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from jupyter_aliquot.provisioner.containers.plan import ContainerPlan, Pull
+from jupyter_aliquot.provisioner.containers.spec import command_line
 from jupyter_aliquot.provisioner.errors import LaunchError
 from jupyter_aliquot.provisioner.kubernetes.kernel_pod import CONNECTION_FILE, granted_environment
 from jupyter_aliquot.provisioner.kubernetes.record import KernelRecord
@@ -54,7 +55,8 @@ def pod_plan(launch: Launch, plan: ContainerPlan, grant: Grant, settings: PodSet
         )
     relay = launch.relay
     own = "" if relay is None else str(relay.kernel_connection_file)
-    argv = tuple(word.replace(own, CONNECTION_FILE) if own else word for word in launch.spec.argv)
+    words = command_line(launch.spec.argv, launch.spec.program, grant)
+    argv = tuple(word.replace(own, CONNECTION_FILE) if own else word for word in words)
     uid, _, gid = plan.user.partition(":")
     home = expanded(settings.home, grant.owner, settings.slug_scheme)
     env = dict(plan.env)

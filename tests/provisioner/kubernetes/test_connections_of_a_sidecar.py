@@ -38,7 +38,7 @@ class Taken:
 
 
 class Both:
-    """Both sides of one connection: ours in a loop, and a blocking one. *is_secured* False: it has no handshake yet."""
+    """Both sides of one connection: ours in a loop, and a blocking one, whose handshake is to come."""
 
     def __init__(self, folder: Path) -> None:
         for name, value in (("tls.crt", KEYS.certificate), ("tls.key", KEYS.private_key)):
@@ -49,9 +49,7 @@ class Both:
             self.plain = socket.create_connection(listening.getsockname())
             ours, _ = listening.accept()
         self.loop, self.owner = Loop(), Taken()
-        secured = context.wrap_socket(
-            ours, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=False
-        )
+        secured = context.wrap_socket(ours, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=False)
         self.ours = Connection(self.loop, secured, self.owner)
 
     def secure(self) -> ssl.SSLSocket:

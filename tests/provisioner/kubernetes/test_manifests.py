@@ -137,6 +137,15 @@ def test_a_catalogue_entrys_library_path_is_kept_after_the_hooks_folder(
     assert LIBRARIES + PREPEND not in env
 
 
+def test_a_pods_kernel_starts_by_the_nodes_own_self_check() -> None:
+    plan = ContainerPlan("torch:1")
+    grant = replace(GRANT, env=((LIBRARIES + PREPEND, "/var/lib/aliquot/libraries/0a1b/shim"),))
+    argv = ("/the/gateways/bin/aliquot-kernel-start", "python", "-m", "ipykernel_launcher")
+    launch = Launch(LaunchSpec("k1", argv, (), program="python"), grant=grant, container=plan)
+    want = ("/var/lib/aliquot/libraries/0a1b/bin/aliquot-kernel-start", "python", "-m", "ipykernel_launcher")
+    assert pod_plan(launch, plan, grant, PodSettings(CLUSTER)).argv == want, "it has no path of the gateway"
+
+
 def test_a_holder_asks_for_one_whole_gpu_and_hardly_any_cpu() -> None:
     [holder] = MANIFESTS["holder-plain"]["spec"]["containers"]
     assert holder["resources"]["limits"]["nvidia.com/gpu"] == "1"
