@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Mapping
 from dataclasses import astuple, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -234,7 +235,10 @@ class AliquotProvisioner(LocalProvisioner):
         options = relay_options(self.relay_facts, self.grant, self.container is not None, arguments)
         options = replace(options, waiting_notice=self.waiting_notice, trim=self.trim)
         options = replace(options, account=self.account, group=self.group, has_sidecar=self._is_elsewhere)
-        self._relay = await KernelRelay.start(manager, runtime, self.kernel_id, options, self.log)
+        if self._is_elsewhere:  # the relay need not be there before the pod
+            self._relay = KernelRelay.begin(manager, runtime, self.kernel_id, options, self.log)
+        else:
+            self._relay = await KernelRelay.start(manager, runtime, self.kernel_id, options, self.log)
 
     def _start_without(self, reason: NoRelayError) -> None:
         """Start a kernel without a relay, unless it has a grant or a container.
@@ -272,13 +276,17 @@ class AliquotProvisioner(LocalProvisioner):
         streams = {name: value for name, value in kwargs.items() if name not in _NOT_STREAMS}
         spec = self._launch_spec(cmd, kwargs["env"], kwargs.get("cwd"))
         relay = None if self._relay is None else self._relay.record
+        launch = Launch(spec, streams, self.grant, self.container, relay)
+        if self._relay is not None and self._relay.request is not None:
+            until_relay = partial(self._relay.until_there, self.parent)
+            launch = replace(launch, relay_request=self._relay.request, until_relay=until_relay)
         # A manager that starts twice replaces its kernel: no client could reach the first one any
         # more.
         await self._end_process()
         try:
             self._runtime = choose_runtime(relay, self.container is not None, self._containers())
             self._end = None
-            self._kernel = await self._runtime.create(Launch(spec, streams, self.grant, self.container, relay))
+            self._kernel = await self._runtime.create(launch)
             await self._bind(self._kernel)
         except BaseException:
             await self._end_process()

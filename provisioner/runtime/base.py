@@ -6,14 +6,14 @@ starts nor looks at a process.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.provisioner.containers.plan import ContainerLimits, ContainerPlan
 from jupyter_aliquot.provisioner.launch_spec import LaunchSpec
-from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord
+from jupyter_aliquot.provisioner.relay.wire.files import RelayRecord, RelayRequest
 from jupyter_aliquot.provisioner.resources import Grant, KernelProcess
 from jupyter_aliquot.provisioner.terminations import ProcessEnd
 
@@ -23,11 +23,16 @@ from .stdio import PipeEnds
 UNKNOWN_EXIT_STATUS = 255
 
 
+async def _nothing() -> None:
+    """Return at once."""
+
+
 @dataclass(frozen=True)
 class Launch:
     """The arguments of one start. ``streams`` are Popen's further arguments, such as stderr.
 
-    ``relay`` None: nothing stands before the kernel, which binds the ports of its connection file.
+    ``relay`` None: nothing stands before the kernel, which binds the ports of its connection file. A relay that
+    starts meanwhile has its ``relay_request``, and is there after ``until_relay``, which raises LaunchError.
     """
 
     spec: LaunchSpec
@@ -35,6 +40,8 @@ class Launch:
     grant: Grant | None = None
     container: ContainerPlan | None = None
     relay: RelayRecord | None = None
+    relay_request: RelayRequest | None = None
+    until_relay: Callable[[], Awaitable[None]] = _nothing
 
 
 class Runtime(Protocol):

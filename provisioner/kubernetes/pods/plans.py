@@ -1,9 +1,10 @@
-"""From a kernel's start to the values of its pod: pure."""
+"""From a kernel's start to the values of its pod: pure, but for the record of a relay that runs already."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from jupyter_aliquot.provisioner.containers.plan import ContainerPlan, Pull
@@ -14,7 +15,13 @@ from jupyter_aliquot.provisioner.kubernetes.record import KernelRecord
 from jupyter_aliquot.provisioner.kubernetes.settings import PodPlan, PodSettings, Volume
 from jupyter_aliquot.provisioner.kubernetes.slugs import expanded
 from jupyter_aliquot.provisioner.launch_spec import LIBRARIES
-from jupyter_aliquot.provisioner.relay.wire.files import UNSENT_BYTES, RelayRecord, UnsentBytes
+from jupyter_aliquot.provisioner.relay.wire.files import (
+    UNSENT_BYTES,
+    RelayRecord,
+    UnreadableRecordError,
+    UnsentBytes,
+    read_relay_fields,
+)
 from jupyter_aliquot.provisioner.resources import Grant
 from jupyter_aliquot.provisioner.runtime.base import Launch
 
@@ -79,6 +86,23 @@ def pod_plan(launch: Launch, plan: ContainerPlan, grant: Grant, settings: PodSet
         claims=settings.claims_of(grant),
         output_bytes=_output_bytes(relay),
     )
+
+
+def relay_annotation(launch: Launch) -> str:
+    """Return the request of a kernel's relay without its keys, for its pod. Raises LaunchError."""
+    relay = launch.relay
+    assert relay is not None  # pod_record refuses a start without one
+    try:
+        if launch.relay_request is not None:
+            told = asdict(launch.relay_request)
+        else:
+            fields: dict[str, Any] = read_relay_fields(relay.folder)
+            # The kernel's answers bear its prefix.
+            told = {**fields["request"], "prefix": fields.get("prefix", "")}
+        told |= {"key": "", "curve_secretkey": "", "facts": dict(relay.facts)}
+        return json.dumps(told, separators=(",", ":"))
+    except (OSError, UnreadableRecordError, KeyError, TypeError) as error:
+        raise LaunchError(f"The relay of kernel {relay.kernel_id} has no readable record: {error!r}") from error
 
 
 def _output_bytes(relay: RelayRecord | None) -> int:

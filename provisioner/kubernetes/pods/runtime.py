@@ -49,7 +49,7 @@ from jupyter_aliquot.provisioner.runtime.base import FoundContainer, Launch, exi
 from jupyter_aliquot.provisioner.runtime.stdio import PipeEnds
 from jupyter_aliquot.provisioner.terminations import ProcessEnd
 
-from .plans import pod_plan, pod_record
+from .plans import pod_plan, pod_record, relay_annotation
 from .starting import DELETED, OVER, StartingPod
 from .store import PodStore, has_sidecar, relay_request
 
@@ -121,8 +121,9 @@ class PodRuntime:
         store, until = self._store(), time.monotonic() + self._settings.start_seconds
         note = partial(self._note, kernel_id)
         try:
-            pod = await store.submit(record, made, keys, relay, until, note)
+            pod = await store.submit(record, made, keys, relay_annotation(launch), until, note)
             try:
+                await launch.until_relay()  # it starts while the pod does
                 waits = StartingPod(store, pod["metadata"], grant.node, until, self._settings.start_seconds, note)
                 pod = await waits.until_running()
                 await self._stop_tunnel(pod["metadata"]["name"])  # of its last run

@@ -35,12 +35,7 @@ from jupyter_aliquot.provisioner.kubernetes.record import (
 from jupyter_aliquot.provisioner.kubernetes.settings import Cluster, PodPlan, RelayKeys
 from jupyter_aliquot.provisioner.kubernetes.states import PodState, pod_state, refusal_text, warning_text
 from jupyter_aliquot.provisioner.kubernetes.watch import ResourceWatch
-from jupyter_aliquot.provisioner.relay.wire.files import (
-    RelayRecord,
-    RelayRequest,
-    UnreadableRecordError,
-    read_relay_fields,
-)
+from jupyter_aliquot.provisioner.relay.wire.files import RelayRequest
 
 from .owner import with_owner
 
@@ -216,18 +211,20 @@ class PodStore:
         record: KernelRecord,
         plan: PodPlan,
         keys: RelayKeys,
-        relay: RelayRecord,
+        relay: str,
         until: float,
         note: Callable[[str], None],
     ) -> Object:
         """Create a kernel's pod and its Secret, which goes with the pod, and return the pod.
+
+        *relay*: the pod's annotation of its relay.
 
         While the API is away or busy it is tried again; *note* is called with the reason. Raises
         ClusterError and LaunchError.
         """
         cluster = await self._patiently(self._with_owner, until, note)
         told = kernel_pod(cluster, record, plan)
-        told["metadata"]["annotations"][RELAY_ANNOTATION] = _relay_annotation(relay)
+        told["metadata"]["annotations"][RELAY_ANNOTATION] = relay
         creating = asyncio.ensure_future(self._patiently(lambda: self._create(told), until, note))
         try:
             pod = await asyncio.shield(creating)
@@ -428,13 +425,3 @@ def has_sidecar(pod: Object) -> bool:
         return bool(json.loads(pod["metadata"]["annotations"][RELAY_ANNOTATION]).get("has_sidecar"))
     except (KeyError, TypeError, ValueError, AttributeError):
         return False
-
-
-def _relay_annotation(relay: RelayRecord) -> str:
-    try:
-        fields: dict[str, Any] = read_relay_fields(relay.folder)
-        told = {**fields["request"], "key": "", "curve_secretkey": "", "facts": dict(relay.facts)}
-        told["prefix"] = fields.get("prefix", "")  # the kernel's answers bear it
-        return json.dumps(told, separators=(",", ":"))
-    except (OSError, UnreadableRecordError, KeyError, TypeError) as error:
-        raise LaunchError(f"The relay of kernel {relay.kernel_id} has no readable record: {error!r}") from error

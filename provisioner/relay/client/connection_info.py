@@ -35,6 +35,11 @@ def reason_against(manager: Any, folder: Path) -> str:
 def lead_clients(manager: Any, record: RelayRecord) -> None:
     """Make the manager's connection info that of the relay. Raises OSError."""
     keep_links(record.folder)
+    tell_manager(manager, record)
+
+
+def tell_manager(manager: Any, record: RelayRecord) -> None:
+    """Do the same without the links, which clients need: the relay may be starting."""
     manager.cache_ports = False
     manager.transport, manager.ip = "ipc", _prefix(record.folder)
     for name in port_names:

@@ -6,6 +6,7 @@ to a relay has a connection of its own.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -32,13 +33,15 @@ from jupyter_aliquot.provisioner.relay.wire.files import (
     RelayRequest,
     UnreadableRecordError,
     UnsentBytes,
+    expected_record,
     keep_links,
     read_relay_record,
 )
+from jupyter_aliquot.provisioner.relay.wire.messages import new_id
 from jupyter_aliquot.provisioner.relay.wire.proc import start_time_ticks
 from jupyter_aliquot.provisioner.resources import Grant
 
-from .connection_info import curve_keys, lead_clients, reason_against
+from .connection_info import curve_keys, lead_clients, reason_against, tell_manager
 from .control import RelaySettings, ensure_relay_host, limit_kernel, set_facts, start_relay, stop_relay
 
 WITHOUT_RELAY = "set c.AliquotProvisioner.relay = False to start kernels without relays, which end with their client"
@@ -109,31 +112,46 @@ def check_place(manager: Any, runtime: RuntimeDir, kernel_id: str) -> None:
 class KernelRelay:
     """One kernel's relay, from before its first process until after its last."""
 
-    def __init__(self, record: RelayRecord, log: logging.Logger) -> None:
+    def __init__(self, record: RelayRecord, log: logging.Logger, request: RelayRequest | None = None) -> None:
         self.record = record
+        # Of a relay that `begin` began; None: its record has it.
+        self.request = request
         self._log = log
+        self._starting: asyncio.Task[RelayRecord] | None = None
 
     @classmethod
     async def start(
         cls, manager: Any, runtime: RuntimeDir, kernel_id: str, options: RelayOptions, log: logging.Logger
     ) -> KernelRelay:
         """Start a relay, and the relay host if none runs. Raises LaunchError."""
-        try:
-            record = await _start(runtime, _request(manager, kernel_id, options))
-        except RelayError as error:
-            if isinstance(error, RelayRefusedError) and error.code == "account":
-                raise AccountError(str(error)) from error
-            raise LaunchError(
-                f"Requested a relay for kernel {kernel_id}, but it did not start: {error}. Correct that, "
-                f"or {WITHOUT_RELAY}"
-            ) from error
-        relay = cls(record, log)
+        relay = cls(await _start(runtime, _request(manager, kernel_id, options)), log)
         try:
             relay.lead(manager)
         except BaseException:
             await relay.stop()
             raise
         return relay
+
+    @classmethod
+    def begin(
+        cls, manager: Any, runtime: RuntimeDir, kernel_id: str, options: RelayOptions, log: logging.Logger
+    ) -> KernelRelay:
+        """Start a relay beside the rest of its kernel's start, which knows all of it but its process.
+
+        ``until_there`` waits for it, and so does ``stop``.
+        """
+        request = replace(_request(manager, kernel_id, options), prefix=f"link-{new_id()}-")
+        relay = cls(expected_record(runtime.relay(kernel_id), request), log, request)
+        tell_manager(manager, relay.record)
+        relay._starting = asyncio.create_task(_start(runtime, request), name=f"aliquot-relay-{kernel_id}")
+        return relay
+
+    async def until_there(self, manager: Any) -> None:
+        """Wait until a relay that `begin` began has started, and lead clients to it. Raises LaunchError."""
+        if self._starting is not None:
+            self.record = await asyncio.shield(self._starting)
+            self._starting = None
+            self.lead(manager)
 
     @classmethod
     def find(cls, folder: Path, log: logging.Logger) -> KernelRelay | None:
@@ -206,6 +224,12 @@ class KernelRelay:
 
     async def stop(self) -> None:
         """End the relay and its kernel, and remove its folder."""
+        starting, self._starting = self._starting, None
+        if starting is not None:
+            await asyncio.wait({starting})
+            if starting.cancelled() or starting.exception() is not None:
+                return  # the host removed what was there
+            self.record = starting.result()
         try:
             await stop_relay(self.record)
         except RelayError as error:
@@ -213,7 +237,20 @@ class KernelRelay:
 
 
 async def _start(runtime: RuntimeDir, request: RelayRequest) -> RelayRecord:
-    """Start the relay. Raises RelayError."""
+    """Start the relay, and the relay host if none runs. Raises LaunchError."""
+    try:
+        return await _ask_for_relay(runtime, request)
+    except RelayError as error:
+        if isinstance(error, RelayRefusedError) and error.code == "account":
+            raise AccountError(str(error)) from error
+        raise LaunchError(
+            f"Requested a relay for kernel {request.kernel_id}, but it did not start: {error}. Correct that, "
+            f"or {WITHOUT_RELAY}"
+        ) from error
+
+
+async def _ask_for_relay(runtime: RuntimeDir, request: RelayRequest) -> RelayRecord:
+    """Ask the host for a relay. Raises RelayError."""
     await ensure_relay_host(runtime, RelaySettings())
     try:
         return await start_relay(runtime, request)

@@ -206,6 +206,15 @@ def connection_info(prefix: Path, request: RelayRequest) -> dict[str, Any]:
     }
 
 
+def expected_record(folder: Path, request: RelayRequest) -> RelayRecord:
+    """Return the record that the relay of a request will have, as far as that is known: it has no process yet."""
+    keys = {"curve_publickey": request.curve_publickey, "curve_secretkey": request.curve_secretkey}
+    front = {**connection_info(folder / "f", request), **(keys if request.curve_secretkey else {})}
+    return RelayRecord(
+        request.kernel_id, folder, front, 0, 0, "", RELAY_VERSION, request.facts, request.gateway, is_alive=False
+    )
+
+
 def read_relay_records(runtime: RuntimeDir) -> tuple[RelayRecord, ...]:
     """Return all relay records in this runtime folder.
 
