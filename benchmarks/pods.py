@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from cluster.agents import connect_all
 from cluster.bare_pod import first_cell_of_a_bare_pod
+from cluster.rest import wait_for_rest
 from report import Row, at_most, publish, read_arguments
 
 from tests.system.conftest import Kernel, wait_until
@@ -40,8 +41,6 @@ while not os.path.exists({path!r}):
     print(n, flush=True); n += 1; time.sleep(0.05)
 print("of", n)
 """
-# What the start before left is done by then: ends of processes, and what is told of them.
-_REST_SECONDS = 0.5
 PARTS = ("reconcile", "starts", "calls", "agents", "failover")
 
 
@@ -57,16 +56,16 @@ def first_cell_of_a_kernel(ring: Ring) -> float:
     return took
 
 
-def starts(ring: Ring, rounds: int) -> list[Row]:
+def starts(ring: Ring, rounds: int, patience_seconds: float) -> list[Row]:
     """Start kernels and bare pods of the same image in turns, each when nothing is left of the one before.
 
-    The bare pod is the first of the two in every other round.
+    The bare pod is the first of the two in every other round. Each start waits for processors at rest.
     """
     ours, bare = [], []
 
     def start(is_ours: bool) -> None:
         wait_until(ring.is_empty)
-        time.sleep(_REST_SECONDS)
+        wait_for_rest(patience_seconds)
         if is_ours:
             ours.append(first_cell_of_a_kernel(ring))
         else:
@@ -174,12 +173,13 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=500, help="nodes that they are on")
     parser.add_argument("--agents", type=int, default=200, help="agents that connect at once")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long API calls are counted")
+    parser.add_argument("--rest", type=float, default=60.0, help="seconds that a start waits for processors at rest")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="what is measured")
-    asked = read_arguments(parser, {"rounds": 1, "kernels": 50, "nodes": 5, "agents": 5, "seconds": 2.0})
+    asked = read_arguments(parser, {"rounds": 1, "kernels": 50, "nodes": 5, "agents": 5, "seconds": 2.0, "rest": 0.0})
     rows = reconcile(asked.kernels, asked.nodes) if "reconcile" in asked.parts else []
     with a_ring() as ring:
         if "starts" in asked.parts:
-            rows += starts(ring, asked.rounds)
+            rows += starts(ring, asked.rounds, asked.rest)
         if "calls" in asked.parts:
             rows.append(api_calls(ring, 4, asked.seconds))
         if "agents" in asked.parts:
