@@ -118,6 +118,7 @@ export type IKernelEvent = api.KernelEvent;
 export type IKernelDevice = api.KernelDevice;
 export type INode = api.Node;
 export type INodeSchedule = api.NodeSchedule;
+export type IMovePlan = api.MovePlan;
 export type ICordon = api.Cordon;
 export type IDryRun = api.DryRun;
 export type IHolders = api.Holders;

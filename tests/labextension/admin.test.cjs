@@ -88,9 +88,11 @@ test('the health of a node has its cordon with the reason, beside what its agent
 });
 
 test('a drained node is not cordoned again, and one without a name has no actions', () => {
-  assert.deepEqual(nodeActs({ name: 'here', cordon: null }), ['cordon', 'drain']);
-  assert.deepEqual(nodeActs({ name: 'here', cordon: aCordon() }), ['drain', 'uncordon']);
-  assert.deepEqual(nodeActs({ name: 'here', cordon: aCordon({ draining: true }) }), ['uncordon']);
+  const here = (cordon, count = 1) => nodeActs({ name: 'here', cordon, devices: Array(count).fill({}) });
+  assert.deepEqual(here(null), ['cordon', 'drain']);
+  assert.deepEqual(here(null, 2), ['moves', 'cordon', 'drain']);
+  assert.deepEqual(here(aCordon(), 2), ['drain', 'uncordon']);
+  assert.deepEqual(here(aCordon({ draining: true })), ['uncordon']);
   assert.deepEqual(nodeActs({ name: '', cordon: null }), []);
 });
 

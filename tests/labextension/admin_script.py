@@ -17,8 +17,8 @@ else:
     from status_script import GIB, StatusScript
 
 _URL = re.compile(r"/aliquot/api/v1/(holders|queue|quota)(\?|$)")
-# An action on a kernel or node: the end of its path.
-_ACTION_URL = re.compile(r"/aliquot/api/v1/((?:kernels/k-|nodes/)[^?]+)(\?|$)")
+# An action on a kernel or node, and a plan of moves: the end of its path.
+_ACTION_URL = re.compile(r"/aliquot/api/v1/(moves|(?:kernels/k-|nodes/)[^?]+)(\?|$)")
 _AT = "2026-01-01T00:10:00.000Z"
 COMMAND = "aliquot:show-administration"
 

@@ -132,3 +132,56 @@ def test_a_cordon_is_shown_and_nodes_are_cordoned_drained_and_uncordoned(
         ("POST", "nodes/gpu-2/drain", {"reason": "new driver"}),
         ("POST", "nodes/gpu-2/uncordon", {}),
     ]
+
+
+def test_a_plan_of_moves_is_shown_before_it_runs_and_a_stale_one_is_told(
+    a_view: Locator, a_script: AdminScript
+) -> None:
+    a_view.get_by_role("tab", name="Nodes and GPUs").click()
+    assert a_view.get_by_role("button", name="Make Room… gpu-2").count() == 0, "it is cordoned"
+    a_view.get_by_role("button", name="Make Room… here").click()
+    dialog = a_view.get_by_role("dialog", name="here")
+    send(dialog, "Show the plan", "moves", a_script)
+    answer(a_script, 200, a_plan(digest=None, moves=[], reason="no kernel can move: a cell runs"))
+    dialog.get_by_text("no kernel can move: a cell runs").wait_for()
+    dialog.get_by_label("Size").fill("1")
+    send(dialog, "Show the plan", "moves", a_script)
+    answer(a_script, 200, a_plan())
+    dialog.get_by_text("Free GPUs: gpu0: 0.5 → 1, gpu1: 0.5 → 0").wait_for()
+    dialog.get_by_text("late.ipynb stays: a cell runs").wait_for()
+    assert dialog.get_by_role("row").filter(has_text="fit.ipynb").inner_text().split("\t") == [
+        *("fit.ipynb", "bob", "gpu0", "gpu1"),
+        "2.0 GiB",
+    ]
+    send(dialog, "Move", "moves", a_script)
+    answer(a_script, 409, {"message": "The plan d1 is not made any more"})
+    dialog.get_by_role("alert").get_by_text("The plan d1 is not made any more").wait_for()
+    send(dialog, "Show the plan", "moves", a_script)
+    answer(a_script, 200, a_plan(digest="d2"))
+    send(dialog, "Move", "moves", a_script)
+    answer(a_script, 202, a_plan(run={"moves": [{"kernel_id": "k"}]}))
+    a_view.get_by_text("Moves on here have begun: 1.").wait_for()
+    body = {"size": "1", "node": "here"}
+    shown = ("GET", "moves", None)
+    posts = [("POST", "moves", {**body, "digest": digest}) for digest in ("d1", "d2")]
+    assert a_script.asked() == [shown, shown, posts[0], shown, posts[1]]
+    assert [re.search(r"size=(\w*)", route.request.url)[1] for route in a_script.actions[:2]] == ["", "1"]  # type: ignore[index]
+
+
+def a_plan(**changes: Any) -> dict[str, Any]:
+    """Return a plan of one move, as the server answers it."""
+    kernel = {"kernel_id": "k", "owner": "bob", "label": "fit.ipynb"}
+    places = {"source_index": 0, "target_index": 1, "memory_bytes": 2 << 30}
+    return {
+        "digest": "d1",
+        "node": "here",
+        "moves": [{**kernel, **places}],
+        "gpus": [
+            {"index": 0, "free_gpus": 0.5, "free_gpus_after": 1.0},
+            {"index": 1, "free_gpus": 0.5, "free_gpus_after": 0.0},
+        ],
+        "stays": [{**kernel, "label": "late.ipynb", "reason": "a cell runs"}],
+        "reason": None,
+        "run": None,
+        **changes,
+    }

@@ -1,7 +1,7 @@
 // The requests of the administrator's view: the client in Lab, the page's own in a browser without
 // Lab, a script in tests. No DOM.
 
-import { IHolders, INodeSchedule, IQueue, IQuota, ISizeRequest } from '../tokens';
+import { IHolders, IMovePlan, INodeSchedule, IQueue, IQuota, ISizeRequest } from '../tokens';
 
 /** Each request rejects with an Error whose message is the server's, or says why none came. */
 export interface IAdminSource {
@@ -20,4 +20,8 @@ export interface IAdminSource {
   /** Cordon a node, and swap its kernels out. */
   drain(node: string, reason: string): Promise<INodeSchedule>;
   uncordon(node: string): Promise<INodeSchedule>;
+  /** The moves after which a size fits on a node; an empty size is that of the first request that waits. */
+  moves(size: string, node: string): Promise<IMovePlan>;
+  /** Run the plan that was shown with this digest. */
+  runMoves(digest: string, size: string, node: string): Promise<IMovePlan>;
 }

@@ -3,7 +3,8 @@
 import { formatTime } from '../base/quantities';
 import { ICordon, IDevice, IHolders, ITranslation } from '../tokens';
 
-export type NodeAct = 'cordon' | 'drain' | 'uncordon';
+export type CordonAct = 'cordon' | 'drain' | 'uncordon';
+export type NodeAct = CordonAct | 'moves';
 
 export interface INodeRow {
   /** Empty before an agent told it. */
@@ -25,13 +26,13 @@ export function nodeRows({ node, nodes, devices }: IHolders, now: Date, trans: I
   return [...own, ...others];
 }
 
-/** A drained node has no Cordon: that would let its kernels return. */
-export function nodeActs({ name, cordon }: Pick<INodeRow, 'name' | 'cordon'>): readonly NodeAct[] {
+/** A drained node has no Cordon: that would let its kernels return. Kernels move between two GPUs or more. */
+export function nodeActs({ name, cordon, devices }: Pick<INodeRow, 'name' | 'cordon' | 'devices'>): readonly NodeAct[] {
   if (name === '') {
     return [];
   }
   if (cordon === null) {
-    return ['cordon', 'drain'];
+    return devices.length > 1 ? ['moves', 'cordon', 'drain'] : ['cordon', 'drain'];
   }
   return cordon.draining ? ['uncordon'] : ['drain', 'uncordon'];
 }

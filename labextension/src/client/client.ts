@@ -12,6 +12,7 @@ import {
   IInvitationWish,
   IKernel,
   IDryRun,
+  IMovePlan,
   INodeSchedule,
   IQueue,
   IQuota,
@@ -288,6 +289,17 @@ export class AliquotClient implements IStatusSource {
   /** Let kernels start on a node again. For administrators. */
   uncordon(node: string): Promise<INodeSchedule> {
     return this._actOnNode(node, 'uncordon', '');
+  }
+
+  /** The moves after which a size fits on a node. For administrators. */
+  async moves(size: string, node: string): Promise<IMovePlan> {
+    const query = `?${String(new URLSearchParams({ size, node }))}`;
+    return (await this._json('GET', ['moves'], undefined, query)) as IMovePlan;
+  }
+
+  /** Run the plan that was shown with this digest. For administrators. */
+  async runMoves(digest: string, size: string, node: string): Promise<IMovePlan> {
+    return (await this._json('POST', ['moves'], { digest, size, node })) as IMovePlan;
   }
 
   private async _actOnNode(node: string, verb: string, reason: string): Promise<INodeSchedule> {

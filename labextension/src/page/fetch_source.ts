@@ -1,7 +1,7 @@
 // The requests of the gateway's own page of administrators, with the page's login. No Lab here.
 
 import { IAdminSource } from '../admin/admin_source';
-import { IHolders, INodeSchedule, IQueue, IQuota, ISizeRequest } from '../tokens';
+import { IHolders, IMovePlan, INodeSchedule, IQueue, IQuota, ISizeRequest } from '../tokens';
 
 export class FetchSource implements IAdminSource {
   /** `_base` is the server's base URL, `_xsrf` the token that the server wrote into the page. */
@@ -52,6 +52,14 @@ export class FetchSource implements IAdminSource {
 
   uncordon(node: string): Promise<INodeSchedule> {
     return this._actOnNode(node, 'uncordon', '');
+  }
+
+  moves(size: string, node: string): Promise<IMovePlan> {
+    return this._get(`aliquot/api/v1/moves?${String(new URLSearchParams({ size, node }))}`);
+  }
+
+  async runMoves(digest: string, size: string, node: string): Promise<IMovePlan> {
+    return JSON.parse(await this._ask('POST', 'aliquot/api/v1/moves', { digest, size, node })) as IMovePlan;
   }
 
   private async _actOnNode(node: string, verb: string, reason: string): Promise<INodeSchedule> {

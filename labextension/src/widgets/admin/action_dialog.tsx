@@ -53,8 +53,8 @@ interface IConfirmationProps {
   back: string;
   /** The fields of the action, if it has some; the first has the focus. */
   fields: JSX.Element | null;
-  /** Make the request. Resolves to the text of what was done. */
-  send: () => Promise<string>;
+  /** Make the request. Resolves to the text of what was done; null: the dialog stays, with more to confirm. */
+  send: () => Promise<string | null>;
   /** The text of a failure that comes after the dialog was closed. */
   failedText: (message: string) => string;
   isBusy: boolean;
@@ -75,7 +75,13 @@ export function Confirmation(props: IConfirmationProps): JSX.Element {
     setBusy(true);
     setFailure('');
     props.send().then(
-      text => onOutcome({ text, isFailure: false }),
+      text => {
+        if (text !== null) {
+          onOutcome({ text, isFailure: false });
+        } else if (isShown.current) {
+          setBusy(false);
+        }
+      },
       error => {
         const message = error instanceof Error ? error.message : String(error);
         if (isShown.current) {

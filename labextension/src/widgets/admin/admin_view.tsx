@@ -10,6 +10,7 @@ import { IOutcome } from './action_dialog';
 import { IdleList } from './idle_list';
 import { KernelDialog } from './kernel_dialog';
 import { KernelList } from './kernel_list';
+import { MovesDialog } from './moves_dialog';
 import { NodeDialog } from './node_dialog';
 import { Nodes } from './nodes';
 import { Teams, Users } from './people';
@@ -62,7 +63,12 @@ function dialog(
   onClose: (outcome: IOutcome | null) => void
 ): JSX.Element {
   if ('node' in chosen) {
-    return <NodeDialog {...{ ...chosen, source, trans, onClose }} />;
+    const { node, act } = chosen;
+    return act === 'moves' ? (
+      <MovesDialog {...{ node, source, trans, onClose }} />
+    ) : (
+      <NodeDialog {...{ node, act, source, trans, onClose }} />
+    );
   }
   const { id } = chosen.kernel;
   const kernel = state.holders?.kernels.find(one => one.id === id) ?? chosen.kernel;

@@ -5,7 +5,7 @@ import * as React from 'react';
 import { formatBytes } from '../../base/quantities';
 import { IHolderKernel, IHolders, ITranslation } from '../../tokens';
 import { amountText, bytesText, idleText, nameText, sizeText } from './admin_words';
-import { Table } from './table';
+import { Table } from '../elements/table';
 
 interface IIdleListProps {
   holders: IHolders;

@@ -3,7 +3,7 @@
 import * as React from 'react';
 
 import { IAdminSource } from '../../admin/admin_source';
-import { INodeRow, NodeAct } from '../../admin/node_rows';
+import { CordonAct, INodeRow, NodeAct } from '../../admin/node_rows';
 import { INodeSchedule, ITranslation } from '../../tokens';
 import { ActionDialog, Confirmation, failureText, IOutcome } from './action_dialog';
 
@@ -12,7 +12,7 @@ const LONGEST_REASON = 200;
 
 interface INodeDialogProps {
   node: INodeRow;
-  act: NodeAct;
+  act: CordonAct;
   source: IAdminSource;
   trans: ITranslation;
   /** Called when the dialog closes, and when the outcome of its action is known. */
@@ -65,7 +65,7 @@ function ReasonField({ text, onChange, trans }: IReasonFieldProps): JSX.Element 
   );
 }
 
-function request(act: NodeAct, node: string, reason: string, source: IAdminSource): Promise<INodeSchedule> {
+function request(act: CordonAct, node: string, reason: string, source: IAdminSource): Promise<INodeSchedule> {
   return act === 'uncordon' ? source.uncordon(node) : source[act](node, reason.trim());
 }
 
@@ -77,6 +77,8 @@ export function nodeActText(act: NodeAct, trans: ITranslation): string {
       return trans.__('Drain…');
     case 'uncordon':
       return trans.__('Uncordon…');
+    case 'moves':
+      return trans.__('Make Room…');
   }
 }
 
@@ -89,10 +91,12 @@ export function nodeActName(act: NodeAct, node: string, trans: ITranslation): st
       return trans.__('Drain… %1', node);
     case 'uncordon':
       return trans.__('Uncordon… %1', node);
+    case 'moves':
+      return trans.__('Make Room… %1', node);
   }
 }
 
-function confirmText(act: NodeAct, trans: ITranslation): string {
+function confirmText(act: CordonAct, trans: ITranslation): string {
   switch (act) {
     case 'cordon':
       return trans.__('Cordon');
@@ -103,7 +107,7 @@ function confirmText(act: NodeAct, trans: ITranslation): string {
   }
 }
 
-function questionText(act: NodeAct, trans: ITranslation): string {
+function questionText(act: CordonAct, trans: ITranslation): string {
   switch (act) {
     case 'cordon':
       return trans.__('Let nothing new start on this node? Its kernels run on.');
@@ -114,7 +118,7 @@ function questionText(act: NodeAct, trans: ITranslation): string {
   }
 }
 
-function doneText(act: NodeAct, { name, kernels }: INodeSchedule, trans: ITranslation): string {
+function doneText(act: CordonAct, { name, kernels }: INodeSchedule, trans: ITranslation): string {
   const staying = kernels.filter(kernel => kernel.state === 'stays').length;
   switch (act) {
     case 'cordon':

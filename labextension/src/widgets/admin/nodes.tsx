@@ -7,7 +7,7 @@ import { formatBytes, formatShare } from '../../base/quantities';
 import { IDevice, IHolders, ITranslation } from '../../tokens';
 import { amountText, UNKNOWN } from './admin_words';
 import { nodeActName, nodeActText } from './node_dialog';
-import { Table } from './table';
+import { Table } from '../elements/table';
 
 interface INodesProps {
   holders: IHolders;

@@ -6,7 +6,7 @@ import { ITeamUse, usesOf } from '../../admin/users';
 import { formatBytes, formatShare } from '../../base/quantities';
 import { IHolders, IQuota, ITeamQuota, ITranslation } from '../../tokens';
 import { amountText, bytesText, shareText, UNKNOWN } from './admin_words';
-import { Table } from './table';
+import { Table } from '../elements/table';
 
 export function Users({ holders, trans }: { holders: IHolders; trans: ITranslation }): JSX.Element {
   return (

@@ -5,7 +5,7 @@ import * as React from 'react';
 import { formatFromNow, formatShare, formatTime } from '../../base/quantities';
 import { IQueue, IQueuedRequest, ITranslation } from '../../tokens';
 import { UNKNOWN } from './admin_words';
-import { Table } from './table';
+import { Table } from '../elements/table';
 
 export function Requests({ queue, trans }: { queue: IQueue; trans: ITranslation }): JSX.Element {
   const now = new Date();

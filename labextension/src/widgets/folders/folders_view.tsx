@@ -6,7 +6,7 @@ import * as React from 'react';
 import { formatTime } from '../../base/quantities';
 import { grouped, IFolderSource } from '../../folders/folder_source';
 import { IInvitation, IInvitations, IInvitationWish, ITranslation } from '../../tokens';
-import { Table } from '../admin/table';
+import { Table } from '../elements/table';
 import { InviteForm } from './invite_form';
 
 export interface IFoldersOptions {

@@ -5,7 +5,7 @@ import * as React from 'react';
 import { formatTime } from '../../base/quantities';
 import { IBudget, IGpuHours, ITranslation, IUsageReport } from '../../tokens';
 import { IUsageSource, Kind, KINDS, monthOf } from '../../usage/usage_source';
-import { IColumn, Table } from '../admin/table';
+import { IColumn, Table } from '../elements/table';
 
 interface IUsageViewProps {
   source: IUsageSource;
