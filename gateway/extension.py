@@ -391,12 +391,10 @@ class AliquotExtension(ExtensionApp):
         self._removals.start()
 
     async def stop_extension(self) -> None:
-        """Called before the server ends its kernels.
-
-        They end here first, because they return their grants to admission.
-        """
+        """Called before the server ends its kernels. They end here first, to return their grants to admission."""
         if not self._is_made:
             return
+        self._recovered.clear()  # requests wait: a page that is told that its kernel is gone would not come back
         services, kernels = self._services, self._own or self._gateway
         leaves_kernels = kernels is not None and kernels.policy.keeps_kernels()
         self._memory.tell_stopping()

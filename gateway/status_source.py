@@ -25,6 +25,7 @@ from . import __version__
 from .local_mode import OwnKernels
 from .services import Services
 
+_REFUSED = "The last good quota file is in force, for the present one has errors:"
 _ERRORS = "The quota file has errors, and the last good one is in force. An administrator sees them in the status."
 
 
@@ -66,7 +67,7 @@ class SnapshotSource:
         file, found = self._services.quota_file, TeamQuotas.of(ledger)
         if who is not None and not who.is_admin:
             return (_ERRORS,) if file.problem else ()
-        refused = (f"The quota file is not in force, the last good one is: {file.problem}",) if file.problem else ()
+        refused = (f"{_REFUSED} {'; '.join(file.problem.splitlines())}",) if file.problem else ()
         warnings = () if found is None else quota_warnings(found.quotas, found.tree.gpus)
         lost = (f"{self._services.cordons.problem}.",) if self._services.cordons.problem else ()
         return (*refused, *warnings, *lost, *self._stale_cordons(), *self._accounting.problems)

@@ -1,6 +1,7 @@
 """Delay of requests until the kernels of the gateway's last run are recovered.
 
-A session whose kernel is unknown is deleted when it is looked up, so no request may look too early.
+A session whose kernel is unknown is deleted when it is looked up, so no request may look too early,
+nor while the server stops and leaves its kernels: what waits then is closed with its connection.
 The event for "recovered" is among the application's settings; without the extension there is none,
 and nothing waits.
 """

@@ -49,8 +49,11 @@ def holders_report(snapshot: StatusSnapshot, who: User, host: Mapping[str, HostU
 
 
 def most_idle(kernels: Iterable[HolderKernel]) -> list[HolderKernel]:
-    """Return the kernels on a GPU that hold most GPU time without use: GPUs times idle seconds."""
-    idle = (one for one in kernels if one["state"] == "on_gpu" and one["gpus"] and one["idle_seconds"])
+    """Return the kernels that hold most GPU time without use: GPUs times idle seconds.
+
+    A swapped-out kernel is one of them, for its share of a GPU is still reserved.
+    """
+    idle = (one for one in kernels if one["state"] in _HOLDING and one["gpus"] and one["idle_seconds"])
     return nlargest(MOST_IDLE, idle, key=lambda one: one["gpus"] * (one["idle_seconds"] or 0.0))
 
 

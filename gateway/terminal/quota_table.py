@@ -91,7 +91,6 @@ def _starts(request: Report, now: datetime) -> str:
 
 
 def _notes(report: Report) -> list[Text]:
-    problem = (
-        [f"The quota file is not in force, the last good one is: {report['problem']}"] if report["problem"] else []
-    )
+    head = "The last good quota file is in force, for the present one has errors:"
+    problem = [head, *report["problem"].splitlines()] if report["problem"] else []
     return [Text(printable(line)) for line in (*problem, *report["warnings"])]

@@ -207,7 +207,11 @@ class OwnGateway:
                 f"The gateway at {self.url} does not know the token {self.origin}. Where it has users, set "
                 "JUPYTER_GATEWAY_URL to its address and JUPYTER_GATEWAY_AUTH_TOKEN to a token of yours"
             )
-        return printable(message) or f"the gateway at {self.url} answered {error.code} {error.reason}"
+        # A quota file may have several errors, a line each.
+        return (
+            "\n".join(map(printable, message.splitlines()))
+            or f"the gateway at {self.url} answered {error.code} {error.reason}"
+        )
 
 
 @dataclass(frozen=True)

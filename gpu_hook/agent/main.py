@@ -158,7 +158,8 @@ class Agent:
 
     def _make_relocations(self) -> Relocations:
         libraries = self._node.libraries.folder.name
-        return Relocations(self._reservations, self._ledger, self._leases, libraries, self._tell_change)
+        parts = (self._reservations, self._ledger, self._leases, libraries, self._tell_change)
+        return Relocations(*parts, is_allowed=self._settings.leases.has_moves)
 
     def _make_lease_operations(self) -> LeaseOperations:
         asked = (self._leases, self._evictions, self._relocations)

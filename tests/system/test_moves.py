@@ -25,7 +25,7 @@ WHERE = "print(bytes(call(cu.cuDeviceGetUuid(call(cu.cuDeviceGet(0)))).bytes).he
 
 def start_agent(folder: Path, environment: dict[str, str]) -> Any:
     """Start an agent with two software GPUs, which are not overcommitted."""
-    words = ["-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--overcommit", "1"]
+    words = ["-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--overcommit", "1", "--experimental-moves"]
     words += ["--softgpu-devices", "2", "--softgpu-memory", "1GiB"]
     with (folder / "agent.log").open("a") as log:
         return warm_start.start(warm_start.AGENT, words, env=environment, stdout=log, stderr=log)

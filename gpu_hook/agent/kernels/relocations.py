@@ -45,6 +45,7 @@ class Relocations:
     """The moves between devices of this node.
 
     ``libraries`` names those of this agent: a process with others does not notice its new device.
+    ``is_allowed``: the administrator lets this agent move kernels, which is experimental.
     ``changed`` is called when parts became free, or taken.
     """
 
@@ -55,7 +56,10 @@ class Relocations:
         leases: LeaseKeeper,
         libraries: str,
         changed: Callable[[], None],
+        *,
+        is_allowed: bool,
     ) -> None:
+        self._is_allowed = is_allowed
         self._reservations = reservations
         self._ledger = ledger
         self._leases = leases
@@ -67,6 +71,8 @@ class Relocations:
     def why_not(self, kernel: Kernel, facts: ResidencyFacts) -> str:
         """Return why a kernel cannot move to another device now; empty: it can, to one of its model."""
         record = self._leases.record(kernel.kernel_id)
+        if not self._is_allowed:
+            return "its node agent runs without --experimental-moves"
         if record is None or kernel.is_ending:
             return "it ends"
         return self._why_never(kernel) or _why_busy(kernel, record) or kernel.residency.why_immovable(facts)

@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 _SAME_SECONDS = 0.1
 # A hook's tick of 50 ms, and of a thread that runs late, reports earlier calls with its own time.
 _LATE_SECONDS = 2.0
+# A look at the driver's figures is at most a second old. One from before a swap-out shows all of a kernel's memory.
+_SEEN_SECONDS = 2.0
 _KEPT = {Reason.HOST: "host memory for its copy", Reason.LINK: "the copy of another kernel's memory"}
 _STATES = {
     KernelState.SWAPPING_OUT: State.SWAPPING_OUT,
@@ -301,13 +303,18 @@ class LeaseRecord:
 
     def is_to_vacate(self, devices: Container[str], now: float) -> bool:
         """Return whether its contexts are to leave devices now: it is evicted, and nothing brings it back there."""
-        is_out = self.facts.state is KernelState.SWAPPED and self.is_beginning is None
+        is_out = self._is_seen_out(now)
         return is_out and self.is_evicted and self.is_on(devices) and now >= self.not_saved_before
 
     def is_to_relocate(self, now: float) -> bool:
         """Return whether its contexts are to leave now: its memory is out, and it moves to another device."""
-        is_out = self.facts.state is KernelState.SWAPPED and self.is_beginning is None
+        is_out = self._is_seen_out(now)
         return is_out and self.is_relocating and not self.kernel.is_expecting and now >= self.not_saved_before
+
+    def _is_seen_out(self, now: float) -> bool:
+        """Return whether it is swapped out, and the driver's figures were read since then."""
+        is_out = self.facts.state is KernelState.SWAPPED and self.is_beginning is None
+        return is_out and now - self.facts.since >= _SEEN_SECONDS
 
     def is_on(self, devices: Container[str]) -> bool:
         """Return whether it has a context, or memory, on one of these devices."""

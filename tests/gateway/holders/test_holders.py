@@ -110,9 +110,10 @@ def test_the_most_idle_kernel_holds_most_gpu_time_without_use() -> None:
         a_kernel("large", "alice", 100, 60.0),
         a_kernel("long", "alice", 10, 6000.0),
         a_kernel("waits", "alice", 100, 9000.0, "queued"),
+        a_kernel("away", "bob", 100, 9000.0, "swapped_out"),
         *small,
     )
-    assert found["most_idle"][:2] == ["long", "large"]
+    assert found["most_idle"][:3] == ["away", "long", "large"], "a reserved share counts, also without memory there"
     assert len(found["most_idle"]) == MOST_IDLE
     assert "small-0" not in found["most_idle"], "the least idle one is left out"
     assert {"busy", "waits"}.isdisjoint(found["most_idle"])

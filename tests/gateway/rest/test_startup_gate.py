@@ -61,6 +61,20 @@ class TestRequestsBeforeRecovery:
             assert await waited(as_me, a_server, method, path) == want, (method, path)
 
 
+async def test_while_the_server_stops_no_page_is_told_that_its_kernels_are_gone(
+    as_me: Any, a_server: ServerApp
+) -> None:
+    """A browser's open connection is served to the end of the process."""
+    await as_me("GET", "api")
+    [extension] = a_server.extension_manager.extension_apps["jupyter_aliquot.gateway"]
+    await extension.stop_extension()
+    late = [asyncio.ensure_future(as_me("GET", path)) for path in ("api/kernels", "api/sessions")]
+    await settle()
+    assert not any(one.done() for one in late)
+    for one in late:
+        one.cancel()
+
+
 async def waited(as_me: Any, server: ServerApp, method: str, path: str) -> int:
     """Request before the recovery is over; return the status of the answer after it."""
     recovered_of(server).clear()

@@ -106,7 +106,7 @@ class ARing:
         """Start an agent, and a connection that holds both kernels."""
         words = ["-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-devices", "2"]
         words += ["--softgpu-memory", "1GiB", "--overcommit", "1", "--runtime-dir", str(self.node.folder)]
-        words += ["--log-file", str(self.node.folder / "agent.log")]
+        words += ["--log-file", str(self.node.folder / "agent.log"), "--experimental-moves"]
         self.node.process = warm_start.start(warm_start.AGENT, words, env={**os.environ, **environment})
         self.node.until(self.node.answers)
         self.holder = self._open_holder()
@@ -179,6 +179,21 @@ def a_ring(an_idle_node: Any, open_holder: Callable[[], Any]) -> Iterator[ARing]
     for process in ring.processes.values():
         process.close()
     remove_state(softgpu_state_path(RuntimeDir(an_idle_node.folder)))
+
+
+def test_a_move_counts_a_kernels_memory_once(a_ring: ARing) -> None:
+    """The agent's last look at the driver may be from before the swap-out."""
+    a_ring.node.end(signal.SIGTERM)
+    hold = a_ring.node.folder / "hold"
+    hold.touch()
+    a_ring.start(ALIQUOT_SOFTGPU_FAULTS="cuCheckpointProcessRestore=hold", ALIQUOT_SOFTGPU_HOLD=str(hold))
+    a_ring.processes["a"].ask("fill")
+    a_ring.move("a", 1)
+    a_ring.node.until(lambda: a_ring.kernel("a")["residency"]["state"] == "restoring" or None, 30)
+    swapped = a_ring.kernel("a")["residency"]["swapped_bytes"]
+    hold.unlink()
+    a_ring.outcome("a", 1)
+    assert swapped < 70 * MIB
 
 
 def test_an_idle_kernel_moves_to_the_other_gpu_with_all_its_bytes(a_ring: ARing) -> None:
