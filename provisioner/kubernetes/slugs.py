@@ -25,9 +25,10 @@ def expanded(template: str, name: str, scheme: str) -> str:
     """Return a template of KubeSpawner for a user's default server."""
     username = slug(name, scheme)
     server = _server(name) if scheme == "safe" and len(username) + len("--") > _LONGEST else username
+    found = template
     for field, value in zip(FIELDS, (username, server, name), strict=True):
-        template = template.replace(f"{{{field}}}", value)
-    return template
+        found = found.replace(f"{{{field}}}", value)
+    return found if template.endswith("-") else found.rstrip("-")
 
 
 def unknown_fields(template: str) -> tuple[str, ...]:

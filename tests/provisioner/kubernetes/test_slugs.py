@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies
+from hypothesis import HealthCheck, example, given, settings, strategies
 from traitlets.config import Config
 
 from jupyter_aliquot.provisioner.kubernetes.slugs import FIELDS, SCHEMES, expanded, unknown_fields
@@ -48,6 +48,7 @@ def test_a_field_of_a_template_is_kubespawners(name: str, field: str, scheme: st
 @pytest.mark.usefixtures("no_cluster")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
 @given(strategies.text(strategies.characters(exclude_categories=["Cs"]), min_size=1), strategies.sampled_from(SCHEMES))
+@example("-", "safe")  # KubeSpawner leaves out what a template would end with
 def test_any_name_is_kubespawners(name: str, scheme: str) -> None:
     template = "{username} {user_server} {unescaped_username}"
     assert expanded(template, name, scheme) == of_kubespawner(template, name, scheme)
