@@ -104,14 +104,18 @@ def _look_at_token(gateway: NamedGateway) -> Finding:
 
 def check_chosen_gateway() -> Sequence[Finding]:
     """Check in a user's server that its gateway is of this environment's version."""
-    url, token = (os.environ.get(name) for name in ("JUPYTER_GATEWAY_URL", "JUPYTER_GATEWAY_AUTH_TOKEN"))
-    if not url or not token:
+    url, token = (os.environ.get(name, "") for name in ("JUPYTER_GATEWAY_URL", "JUPYTER_GATEWAY_AUTH_TOKEN"))
+    if not url:
         return []
-    request = urllib.request.Request(f"{url.rstrip('/')}/{_STATUS}", headers={"Authorization": f"token {token}"})
+    credentials = {"Authorization": f"token {token}"} if token else {}
+    request = urllib.request.Request(f"{url.rstrip('/')}/{_STATUS}", headers=credentials)
     try:
         with urllib.request.urlopen(request, timeout=_PATIENCE_SECONDS) as answer:
             version = str(json.loads(answer.read())["version"])
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
+        if not token and getattr(error, "code", 0) in (401, 403):
+            told = f"{url} refuses a request without a token, and JUPYTER_GATEWAY_AUTH_TOKEN is not set"
+            return [Finding("gateway", FAIL, told, "set JUPYTER_GATEWAY_AUTH_TOKEN to a token of yours")]
         return [Finding("gateway", FAIL, f"{url} does not tell its status: {error}", "look at the gateway's log")]
     if version != (own := installed_version()):
         told = f"{url} is version {version}, and this environment has {own}"

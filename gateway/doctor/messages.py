@@ -9,15 +9,22 @@ from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, Gateway
 from .runner import OK, WARN, Finding
 
 _ABOUT = "gateway's messages"
+_NAMED = "JUPYTER_GATEWAY_URL names that gateway: correct the variables, or unset them to use this machine's"
 
 
 def check_messages() -> Sequence[Finding]:
-    """Return the message of the gateway's status; nothing without a gateway of this user's."""
+    """Return the message of the gateway's status; nothing without a gateway of this user's.
+
+    A gateway that Jupyter's variables name has to answer.
+    """
+    gateways = Gateways.of("")
     try:
-        _, report = Gateways.of("").ask("status")
+        _, report = gateways.ask("status")
         message = report["node"]["message"]
-    except (NoGatewayHere, GatewayRefusal, KeyError, TypeError):
-        # Another check says that none answers.
+    except (NoGatewayHere, GatewayRefusal) as error:
+        # Another check says that none of this machine answers.
+        return [Finding(_ABOUT, WARN, str(error), _NAMED)] if gateways.elsewhere else []
+    except (KeyError, TypeError):
         return []
     if not message:
         return [Finding(_ABOUT, OK, "none: it keeps its files, and its configuration is in force")]

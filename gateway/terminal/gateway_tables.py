@@ -43,7 +43,7 @@ def gateway_view(report: Mapping[str, Any], url: str) -> RenderableType:
     node, kernels = report["node"], report["kernels"]
     driver = DRIVER_NAMES.get(node["driver"], node["driver"] or "no driver")
     parts: list[RenderableType] = [Text(printable(f"node {node['name'] or '?'} · {driver} · from the gateway {url}"))]
-    parts += [Text(printable(node["message"]), style="red")] if node["message"] else []
+    parts += message_lines(node["message"])
     parts += [Text(line, style="red") for line in cordon_lines(node["name"], node.get("cordon"))]
     parts.append(_devices_table(report["devices"]))
     parts += [Text(line) for line in (*overcommit_lines(report["devices"]), *speed_lines(report["devices"]))]
@@ -54,6 +54,11 @@ def gateway_view(report: Mapping[str, Any], url: str) -> RenderableType:
     parts.append(queue_table(waiting) if waiting else Text("No kernel is queued."))
     parts += [ended_table(ended)] if ended else []
     return Group(*parts, *software_note(node["driver"]))
+
+
+def message_lines(message: str | None) -> list[Text]:
+    """Return the lines of a gateway's message."""
+    return [Text(printable(line), style="red") for line in (message or "").splitlines()]
 
 
 def nodes_lines(nodes: Iterable[Mapping[str, Any]]) -> list[RenderableType]:

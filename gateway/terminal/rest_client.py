@@ -34,6 +34,7 @@ _Answer = TypeVar("_Answer")
 # The answers of Jupyter to an unknown token: 403, or 401.
 _UNAUTHORIZED = (401, 403)
 _NO_WORDS = ("", "Forbidden", "Unauthorized")
+_TOKEN_VARIABLE = "JUPYTER_GATEWAY_AUTH_TOKEN"
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -102,6 +103,7 @@ class OwnGateway:
     """The address of a gateway or server, and the credentials for it."""
 
     url: str
+    # Empty for none: the request goes without credentials.
     token: str = field(repr=False)
     # Where the token came from, for error messages.
     origin: str = field(default="of its server's file", compare=False)
@@ -139,19 +141,17 @@ class OwnGateway:
             return ()
         scheme = environ.get("JUPYTER_GATEWAY_AUTH_SCHEME") or "token"
         found = []
-        if environ.get("JUPYTERHUB_USER") and (
-            own := cls._named(environ, "JUPYTERHUB_SERVICE_URL", "JUPYTERHUB_API_TOKEN")
-        ):
+        own = cls._named(environ, "JUPYTERHUB_SERVICE_URL", "JUPYTERHUB_API_TOKEN")
+        if environ.get("JUPYTERHUB_USER") and own.url and own.token:
             found.append(replace(own, account=os.geteuid()))
-        if gateway := cls._named(environ, "JUPYTER_GATEWAY_URL", "JUPYTER_GATEWAY_AUTH_TOKEN"):
-            account, tls = account_in(environ), Tls.named_in(environ)
-            found.append(replace(gateway, scheme=scheme, tls=tls, account=account))
-        return tuple(found)
+        gateway = cls._named(environ, "JUPYTER_GATEWAY_URL", _TOKEN_VARIABLE)
+        account, tls = account_in(environ), Tls.named_in(environ)
+        return (*found, replace(gateway, scheme=scheme, tls=tls, account=account))
 
     @classmethod
-    def _named(cls, environ: Mapping[str, str], address: str, secret: str) -> OwnGateway | None:
-        url, token = environ.get(address, ""), environ.get(secret, "")
-        return cls(url.rstrip("/") + "/", token, f"in {secret}") if url and token else None
+    def _named(cls, environ: Mapping[str, str], address: str, secret: str) -> OwnGateway:
+        url = environ.get(address, "").rstrip("/")
+        return cls(url and f"{url}/", environ.get(secret, ""), f"in {secret}")
 
     def end_kernel(self, kernel_id: str) -> None:
         """End a kernel by Jupyter's own API. Raises GatewayRefusal and NoGatewayHere."""
@@ -181,7 +181,7 @@ class OwnGateway:
         request = urllib.request.Request(
             f"{self.url}{path}",
             data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"{self.scheme} {self.token}", "Content-Type": "application/json"},
+            headers={"Content-Type": "application/json", **self._credentials()},
             method=method,
         )
         https = [urllib.request.HTTPSHandler(context=self.tls.context())] if self.url.startswith("https:") else []
@@ -197,11 +197,19 @@ class OwnGateway:
                 f"the gateway at {self.url} does not answer: {printable(str(error).strip())}"
             ) from error
 
+    def _credentials(self) -> dict[str, str]:
+        return {"Authorization": f"{self.scheme} {self.token}"} if self.token else {}
+
     def _words(self, error: urllib.error.HTTPError) -> str:
         try:
             message = str(json.loads(error.read())["message"])
         except (OSError, ValueError, KeyError, TypeError, HTTPException):
             message = ""
+        if error.code in _UNAUTHORIZED and not self.token and self.origin == f"in {_TOKEN_VARIABLE}":
+            return (
+                f"The gateway at {self.url} refuses a request without a token ({error.code}), and "
+                f"{_TOKEN_VARIABLE} is not set. Set it to a token of yours"
+            )
         if error.code in _UNAUTHORIZED and message in _NO_WORDS:
             return (
                 f"The gateway at {self.url} does not know the token {self.origin}. Where it has users, set "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,7 @@ from jupyter_aliquot.gateway.terminal.gateway_tables import (
     ended_rows,
     gateway_view,
     lowered_by_teams,
+    message_lines,
     nodes_lines,
     overcommit_lines,
     queue_rows,
@@ -92,17 +94,18 @@ class StatusCommand(Command):
             status = read_status(self._asked_of_agent())
         except (AgentClientError, UnreadableReportError) as error:
             return _view_elsewhere(gateways, str(error))
-        kernels = known_to_gateway(gateways)
-        ended = ended_kernels(kernels or ())
-        nodes, cordon, devices = ([], None, []) if kernels is None else nodes_of(gateways)
+        told = _asked_of(gateways)
+        ended = ended_kernels(told.kernels or ())
         return Group(
-            status_view(status, None if kernels is None else queue_rows(waiting_kernels(kernels))),
-            *(Text(line) for line in overcommit_lines(lowered_by_teams(devices))),
-            *(Text(line) for line in speed_lines(devices)),
-            *(Text(line, style="red") for line in cordon_lines(status.node, cordon)),
-            *nodes_lines(nodes),
-            *(Text(line, style="red") for line in doubt_lines(doubtful_kernels(kernels or ()))),
+            *message_lines(told.message),
+            status_view(status, None if told.kernels is None else queue_rows(waiting_kernels(told.kernels))),
+            *(Text(line) for line in overcommit_lines(lowered_by_teams(told.devices))),
+            *(Text(line) for line in speed_lines(told.devices)),
+            *(Text(line, style="red") for line in cordon_lines(status.node, told.cordon)),
+            *nodes_lines(told.nodes or ()),
+            *(Text(line, style="red") for line in doubt_lines(doubtful_kernels(told.kernels or ()))),
             *([ended_table(ended_rows(ended))] if ended else []),
+            *([Text(told.problem, style="red")] if told.problem else []),
         )
 
     def _report(self, gateways: Gateways) -> _Answer:
@@ -113,19 +116,20 @@ class StatusCommand(Command):
         except (AgentClientError, UnreadableReportError) as error:
             there = f". Read {gateways.elsewhere[-1].url}aliquot/api/v1/status instead" if gateways.elsewhere else ""
             raise CommandError(f"{error}{there}") from None
-        kernels = known_to_gateway(gateways)
-        nodes, cordon, devices = (None, None, []) if kernels is None else nodes_of(gateways)
+        told = _asked_of(gateways)
         return {
             **{name: value for name, value in answer.items() if name not in {"id", "ok"}},
-            "queue": None if kernels is None else waiting_kernels(kernels),
-            "doubtful": doubtful_kernels(kernels or ()),
-            "ended": ended_kernels(kernels or ()),
-            "nodes": nodes,
-            "cordon": cordon,
+            "queue": None if told.kernels is None else waiting_kernels(told.kernels),
+            "doubtful": doubtful_kernels(told.kernels or ()),
+            "ended": ended_kernels(told.kernels or ()),
+            "nodes": told.nodes,
+            "cordon": told.cordon,
             "lowered_by_teams": [
                 {name: one[name] for name in ("uuid", "index", "overcommit", "overcommit_reason")}
-                for one in lowered_by_teams(devices)
+                for one in lowered_by_teams(told.devices)
             ],
+            "message": told.message,
+            "gateway_problem": told.problem or None,
         }
 
     def _asked_of_agent(self) -> _Answer:
@@ -133,25 +137,35 @@ class StatusCommand(Command):
         return answer
 
 
-def known_to_gateway(gateways: Gateways) -> list[_Answer] | None:
-    """Return the kernels that the gateway reports; None where no gateway answers."""
-    try:
-        kernels: list[_Answer] = gateways.ask("kernels", _ANSWER_SECONDS)[1]["kernels"]
-    except (NoGatewayHere, GatewayRefusal, KeyError, TypeError):
-        return None
-    return kernels
+@dataclass(frozen=True)
+class _OfGateway:
+    """The facts of the gateway that the agent does not have; ``kernels`` is None where no gateway answers.
 
-
-def nodes_of(gateways: Gateways) -> tuple[list[_Answer], _Answer | None, Sequence[Mapping[str, Any]]]:
-    """Return the gateway's nodes on other machines, and of its own node the cordon and the devices.
-
-    An earlier gateway knows none of it.
+    ``problem``: why the gateway that Jupyter's variables name gave no answer.
     """
+
+    kernels: list[_Answer] | None = None
+    nodes: list[_Answer] | None = None
+    cordon: _Answer | None = None
+    devices: Sequence[Mapping[str, Any]] = ()
+    message: str | None = None
+    problem: str = ""
+
+
+def _asked_of(gateways: Gateways) -> _OfGateway:
     try:
-        answer = gateways.ask("status", _ANSWER_SECONDS)[1]
-        return answer["nodes"], answer["node"].get("cordon"), answer["devices"]
-    except (NoGatewayHere, GatewayRefusal, KeyError, TypeError):
-        return [], None, []
+        _, told = gateways.ask("status", _ANSWER_SECONDS)
+        # An earlier gateway has no nodes on other machines and no cordons.
+        nodes, own = told.get("nodes", []), told["node"]
+        return _OfGateway(told["kernels"], nodes, own.get("cordon"), told["devices"], own["message"])
+    except (NoGatewayHere, GatewayRefusal) as error:
+        return _OfGateway(problem=str(error) if gateways.elsewhere else "")
+    except (AttributeError, KeyError, TypeError):
+        return _OfGateway(problem=_no_aliquot(gateways) if gateways.elsewhere else "")
+
+
+def _no_aliquot(gateways: Gateways) -> str:
+    return f"What answers at {gateways.elsewhere[-1].url} is not an Aliquot gateway"
 
 
 def _view_elsewhere(gateways: Gateways, problem: str) -> RenderableType:
@@ -167,4 +181,4 @@ def _view_elsewhere(gateways: Gateways, problem: str) -> RenderableType:
     except (NoGatewayHere, GatewayRefusal) as error:
         raise CommandError(str(error)) from None
     except (KeyError, TypeError, ValueError):
-        raise CommandError(f"What answers at {gateways.elsewhere[-1].url} is not an Aliquot gateway") from None
+        raise CommandError(_no_aliquot(gateways)) from None

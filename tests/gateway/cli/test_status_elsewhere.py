@@ -103,3 +103,16 @@ def test_words_of_a_gateway_never_control_the_terminal(asked: Asked) -> None:
     body = json.dumps({"message": "no\x1b[2J"}).encode()
     code, _, said = asked(b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
     assert (code, "\x1b" in said) == (1, False), said
+
+
+def test_beside_the_agents_own_view_a_named_gateway_that_refuses_is_told(
+    asked: Asked, an_agent: Any, an_environment: dict[str, str], run_aliquot: Any
+) -> None:
+    del an_environment["JUPYTER_GATEWAY_AUTH_TOKEN"]
+    refusal = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\n{}"
+    code, shown, said = asked(refusal)
+    assert (code, said, "Aliquot Software GPU" in shown) == (0, "", True)
+    words = " ".join(shown.split())
+    assert "refuses a request without a token (403), and JUPYTER_GATEWAY_AUTH_TOKEN is not set" in words
+    told = json.loads(run_aliquot("status", "--json").stdout)
+    assert (told["queue"], "is not set" in told["gateway_problem"]) == (None, True)

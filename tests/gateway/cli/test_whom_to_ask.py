@@ -12,6 +12,7 @@ import pytest
 from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, NoGatewayHere, OwnGateway
 
 GATEWAY = {"JUPYTER_GATEWAY_URL": "http://gpu:8888/services/aliquot", "JUPYTER_GATEWAY_AUTH_TOKEN": "t"}
+TOKEN = "JUPYTER_GATEWAY_AUTH_TOKEN"
 SERVER = {"JUPYTERHUB_SERVICE_URL": "http://127.0.0.1:9/user/alice/", "JUPYTERHUB_API_TOKEN": "own"}
 
 
@@ -21,6 +22,38 @@ def test_a_users_server_comes_before_its_gateway_and_a_service_is_no_users_serve
     assert OwnGateway.elsewhere(GATEWAY) == OwnGateway.elsewhere(GATEWAY | SERVER) == (gateway,)
     asked = OwnGateway.elsewhere(GATEWAY | SERVER | {"JUPYTERHUB_USER": "alice"})
     assert asked == (OwnGateway("http://127.0.0.1:9/user/alice/", "own"), gateway)
+
+
+def test_a_gateway_that_is_named_without_a_token_is_asked_and_no_other() -> None:
+    named = {"JUPYTER_GATEWAY_URL": "http://gpu:8888/services/aliquot"}
+    gateway = OwnGateway("http://gpu:8888/services/aliquot/", "")
+    assert OwnGateway.elsewhere(named) == (gateway,)
+    assert OwnGateway.elsewhere({**named, "JUPYTERHUB_USER": "alice"}) == (gateway,)
+    assert OwnGateway.elsewhere({**named, **SERVER, "JUPYTERHUB_USER": "alice"})[-1] == gateway
+
+
+@pytest.mark.parametrize("code", [200, 401, 403])
+def test_a_request_without_a_token_has_no_credentials_and_a_refusal_says_which_variable_is_missing(code: int) -> None:
+    heard: list[str | None] = []
+
+    class Gateway(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            heard.append(self.headers["Authorization"])
+            body = b"{}" if code == 200 else b'{"message": "Forbidden"}'
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    with HTTPServer(("127.0.0.1", 0), Gateway) as gateway:
+        threading.Thread(target=gateway.handle_request, daemon=True).start()
+        [asked] = OwnGateway.elsewhere({"JUPYTER_GATEWAY_URL": f"http://127.0.0.1:{gateway.server_port}"})
+        if code == 200:
+            assert asked.ask("status") == {}
+        else:
+            with pytest.raises(GatewayRefusal, match=rf"without a token \({code}\), and {TOKEN} is not set"):
+                asked.ask("status")
+    assert heard == [None]
 
 
 def certificates(folder: Path) -> dict[str, str]:

@@ -10,6 +10,9 @@ import pytest
 from ports import free_port
 
 from jupyter_aliquot.gateway.cli.app import main
+from jupyter_aliquot.gateway.doctor.gateways import check_chosen_gateway
+from jupyter_aliquot.gateway.doctor.messages import check_messages
+from jupyter_aliquot.gateway.doctor.runner import OK
 
 from .conftest import TOKENS, Server
 from .test_remote_kernels import NOTHING
@@ -26,7 +29,10 @@ def run_as(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 
     def run(url: str, token: str, *words: str) -> tuple[Any, str]:
         monkeypatch.setenv("JUPYTER_GATEWAY_URL", url)
-        monkeypatch.setenv("JUPYTER_GATEWAY_AUTH_TOKEN", token)
+        if token:
+            monkeypatch.setenv("JUPYTER_GATEWAY_AUTH_TOKEN", token)
+        else:
+            monkeypatch.delenv("JUPYTER_GATEWAY_AUTH_TOKEN", raising=False)
         code: Any = 0
         try:
             main(list(words))
@@ -60,6 +66,30 @@ def test_every_verb_asks_as_the_user_whose_token_is_set_and_says_what_cannot_be(
     assert shared == (0, f"{kernel_id} is shared with user bob (read)\n")
     code, said = run_as(a_gateway.url, TOKENS["bob"], "resize", kernel_id, "0.5")
     assert (code, "is shared with you read-only by alice" in said) == (1, True), said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(("status",), ("quota",), ("queue",), ("usage",), ("history",), ("holders",)),
+        *(("resize", "a.ipynb", "0.5"), ("swap", "a.ipynb"), ("share", "a.ipynb"), ("cordon", "n")),
+    ],
+    ids=lambda words: words[0],
+)
+def test_without_a_token_every_command_asks_the_named_gateway_and_says_that_the_token_is_missing(
+    words: tuple[str, ...], a_gateway: Server, run_as: Callable[..., tuple[Any, str]]
+) -> None:
+    code, said = run_as(a_gateway.url, "", *words)
+    want = f"The gateway at {a_gateway.url} refuses a request without a token (403), and JUPYTER_GATEWAY_AUTH_TOKEN"
+    assert (code, want in said) == (1, True), said
+
+
+def test_without_a_token_the_doctor_says_so_too(a_gateway: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JUPYTER_GATEWAY_URL", a_gateway.url)
+    monkeypatch.delenv("JUPYTER_GATEWAY_AUTH_TOKEN", raising=False)
+    for check in (check_messages, check_chosen_gateway):
+        (found,) = check()
+        assert (found.state != OK, "JUPYTER_GATEWAY_AUTH_TOKEN is not set" in found.found) == (True, True), found
 
 
 def test_what_is_shown_is_the_users_own_and_a_folder_that_is_named_means_this_machine(
