@@ -45,6 +45,7 @@ from jupyter_aliquot.gpu_hook.protocol.codec import (
 )
 
 from .claims import Claims
+from .entrance import Entrance
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +115,7 @@ class Kernel:
         # processes that were connected to the earlier agent, not yet to this one
         self._expected = WatchedProcesses(self._expected_ended)
         self._unlisted: set[int] = set()  # those that the last look at the devices lacked
-        self._swap = swap
+        self._swap, self.entrance = swap, Entrance(folder)
         self.residency = self._make_residency(entry)
         self._open()
 

@@ -107,6 +107,12 @@ class Relocations:
             self._ledger.hold_beside(kernel_id, target)
         except LedgerError as error:
             raise Refused(NO_ROOM, str(error)) from error
+        try:
+            kernel.entrance.close(uuid)
+        except OSError as error:
+            self._ledger.drop_beside(kernel_id)
+            why = f"the node agent cannot write to {kernel.folder}: {error.strerror}"
+            raise Refused("internal", f"kernel {kernel_id} cannot be moved: {why}") from error
         self._failed.pop(kernel_id, None)
         now, state = read_moment().monotonic, kernel.residency.state
         log.info("event=move_asked kernel=%s to=%s state=%s", kernel_id, uuid, state.value)
@@ -141,10 +147,12 @@ class Relocations:
         return FAILED, self._failed.get(kernel_id) or ("it ended" if kernel is None else "the node agent ended")
 
     def resume(self) -> None:
-        """Go on with the moves that an earlier agent had begun to restore."""
+        """Go on with the moves that an earlier agent had begun to restore; its others have ended."""
         for kernel in self._reservations.kernels:
             record = self._leases.record(kernel.kernel_id)
-            if record is not None and self._ledger.is_moving(kernel.kernel_id):
+            if not self._ledger.is_moving(kernel.kernel_id):
+                _let_in(kernel)
+            elif record is not None:
                 (account,), now = kernel.accounts, read_moment().monotonic
                 self._moving[kernel.kernel_id] = _Relocation(kernel, account.part, now, True, is_coming=True)
                 record.is_relocating = True  # until its process is back, which alone can be restored
@@ -164,18 +172,20 @@ class Relocations:
             self._look_at_leaving(move, record)
 
     def _look_at_leaving(self, move: _Relocation, record: LeaseRecord) -> None:
-        state = move.kernel.residency.state
+        state, pid = move.kernel.residency.state, _find_entering(move.kernel)
         if record.is_beginning is not None:
             return
-        if state is KernelState.STARTING and not move.kernel.processes_on_devices:
+        if why := _why_it_stays(move, record, pid):
+            self._fail(move, record, why)
+        elif pid is not None:
+            pass  # on the device that it leaves; others wait until the move ended
+        elif state is KernelState.STARTING and not move.kernel.processes_on_devices:
             self._ledger.change_sides(move.kernel.kernel_id)
             move.kernel.arrive()  # it has nothing on a device
             move.kernel.write_journal()
             self._finish(move, record)
         elif state is KernelState.CHECKPOINTED:
             self._cross(move, record)
-        elif why := _why_it_stays(move, record):
-            self._fail(move, record, why)
 
     def _cross(self, move: _Relocation, record: LeaseRecord) -> None:
         kernel, source = move.kernel, move.kernel.reservation.parts[0].uuid
@@ -219,6 +229,7 @@ class Relocations:
 
     def _finish(self, move: _Relocation, record: LeaseRecord) -> None:
         del self._moving[move.kernel.kernel_id]
+        _let_in(move.kernel)
         record.is_relocating = False
         self._changed()
         self._leases.notify()
@@ -235,9 +246,28 @@ def _why_busy(kernel: Kernel, record: LeaseRecord) -> str:
     return f"it is busy: {record.idle_reason}" if record.idle_since is None else ""
 
 
-def _why_it_stays(move: _Relocation, record: LeaseRecord) -> str:
-    """Return why a kernel does not leave its device; empty: it may yet."""
-    facts = move.kernel.residency.facts()
+def _find_entering(kernel: Kernel) -> int | None:
+    """Return the pid of a process of the kernel that begins CUDA now; one that cannot be found may be there."""
+    try:
+        return kernel.entrance.find_inside()
+    except OSError as error:
+        log.error("event=entrance_unreadable kernel=%s error=%r", kernel.kernel_id, str(error))
+        return 0
+
+
+def _let_in(kernel: Kernel) -> None:
+    """Let processes of a kernel begin CUDA: it is where it stays."""
+    try:
+        kernel.entrance.open()
+    except OSError as error:
+        log.error("event=entrance_closed kernel=%s error=%r", kernel.kernel_id, str(error))
+
+
+def _why_it_stays(move: _Relocation, record: LeaseRecord, entering: int | None) -> str:
+    """Return why a kernel does not leave its device; empty: it may yet. *entering*: a process that begins CUDA."""
+    facts, processes = move.kernel.residency.facts(), len(move.kernel.processes_on_devices)
+    if processes > 1:
+        return f"{processes} of its processes use the GPU"
     if facts.state in LEASE_HELD and record.idle_since is None:
         return f"it became busy: {record.idle_reason}"
     if record.not_saved_because:
@@ -246,8 +276,11 @@ def _why_it_stays(move: _Relocation, record: LeaseRecord) -> str:
         return facts.refusal.text
     if facts.mode_reason:
         return facts.mode_reason
-    late = read_moment().monotonic - move.began >= PATIENCE_SECONDS
-    return f"it did not leave its GPU within {PATIENCE_SECONDS:.0f} s" if late else ""
+    if read_moment().monotonic - move.began < PATIENCE_SECONDS:
+        return ""
+    if entering is not None:
+        return f"process {entering} of it has been beginning CUDA for {PATIENCE_SECONDS:.0f} s"
+    return f"it did not leave its GPU within {PATIENCE_SECONDS:.0f} s"
 
 
 def _sees_our_devices(pid: int) -> bool:

@@ -3,6 +3,7 @@
 #include "accounting/allocations.h"
 #include "memory/arrays.h"
 #include "agent_link/activity_page.h"
+#include "agent_link/entrance.h"
 #include "compute/peer_notices.h"
 #include "contexts/captures.h"
 #include "lifecycle/context_calls.h"
@@ -136,6 +137,7 @@ static void show_registered(void)
 
 static void tell_registered(void)
 {
+    entrance_registered();
     WITH_DRIVER(show_registered());
 }
 
@@ -207,11 +209,14 @@ static void start(void)
 
 CUresult cuInit(unsigned int flags)
 {
+    if (!entrance_enter())
+        return CUDA_ERROR_SYSTEM_NOT_READY;
     bool has_chosen = visible_begin();
     CUresult result = driver()->cuInit(flags);
     if (has_chosen)
         visible_end();
     if (result == CUDA_SUCCESS)
         start();
+    entrance_leave(result == CUDA_SUCCESS);
     return result;
 }

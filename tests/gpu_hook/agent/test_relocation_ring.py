@@ -67,8 +67,8 @@ for line in sys.stdin:
 class AProcess:
     """One process of a kernel."""
 
-    def __init__(self, program: Path, grant: dict[str, Any]) -> None:
-        environment = {**os.environ, **grant["env"]}
+    def __init__(self, program: Path, grant: dict[str, Any], **settings: str) -> None:
+        environment = {**os.environ, **grant["env"], **settings}
         environment["LD_LIBRARY_PATH"] = environment.pop("LD_LIBRARY_PATH_PREPEND")
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
@@ -78,10 +78,16 @@ class AProcess:
         assert self.process.stdout.readline() == "up\n"
 
     def ask(self, word: str) -> str:
+        self.tell(word)
+        return self.answer()
+
+    def tell(self, word: str) -> None:
         assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.write(word + "\n")
         self.process.stdin.flush()
+
+    def answer(self) -> str:
+        assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
     def close(self) -> None:
@@ -115,6 +121,25 @@ class ARing:
             name: self.holder.reserve(kernel_id=name, hundredths=50, placement=place)["grant"]
             for name, place in places.items()
         }
+
+    def restart_held(self, call: str) -> Path:
+        """Replace the agent by one whose checkpointing process waits in this call until the file is gone."""
+        self.node.end(signal.SIGTERM)
+        hold: Path = self.node.folder / "hold"
+        hold.touch()
+        self.start(ALIQUOT_SOFTGPU_FAULTS=f"{call}=hold", ALIQUOT_SOFTGPU_HOLD=str(hold))
+        return hold
+
+    def add(self, name: str, **settings: str) -> AProcess:
+        """Start another process of a kernel."""
+        self.processes[f"{name}{len(self.processes)}"] = process = AProcess(self.program, self.grants[name], **settings)
+        return process
+
+    def is_told(self, log: Path, text: str) -> None:
+        self.node.until(lambda: (log.exists() and text in log.read_text()) or None, 30)
+
+    def is_in(self, name: str, state: str) -> None:
+        self.node.until(lambda: self.kernel(name)["residency"]["state"] == state or None, 30)
 
     def uuid(self, index: int) -> str:
         return str(self.node.status()["devices"][index]["uuid"])
@@ -183,13 +208,10 @@ def a_ring(an_idle_node: Any, open_holder: Callable[[], Any]) -> Iterator[ARing]
 
 def test_a_move_counts_a_kernels_memory_once(a_ring: ARing) -> None:
     """The agent's last look at the driver may be from before the swap-out."""
-    a_ring.node.end(signal.SIGTERM)
-    hold = a_ring.node.folder / "hold"
-    hold.touch()
-    a_ring.start(ALIQUOT_SOFTGPU_FAULTS="cuCheckpointProcessRestore=hold", ALIQUOT_SOFTGPU_HOLD=str(hold))
+    hold = a_ring.restart_held("cuCheckpointProcessRestore")
     a_ring.processes["a"].ask("fill")
     a_ring.move("a", 1)
-    a_ring.node.until(lambda: a_ring.kernel("a")["residency"]["state"] == "restoring" or None, 30)
+    a_ring.is_in("a", "restoring")
     swapped = a_ring.kernel("a")["residency"]["swapped_bytes"]
     hold.unlink()
     a_ring.outcome("a", 1)
@@ -275,16 +297,12 @@ def test_a_driver_that_refuses_the_map_leaves_the_kernel_where_it_was(a_ring: AR
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
 def test_the_next_agent_ends_a_move_that_the_last_one_had_begun(a_ring: ARing, number: int) -> None:
     """The restore hangs until the agent is gone: the kernel is saved, and its journal names its new GPU."""
-    a_ring.node.end(signal.SIGTERM)
-    hold = a_ring.node.folder / "hold"
-    hold.touch()
-    held = {"ALIQUOT_SOFTGPU_FAULTS": "cuCheckpointProcessRestore=hold", "ALIQUOT_SOFTGPU_HOLD": str(hold)}
-    a_ring.start(**held)
+    hold = a_ring.restart_held("cuCheckpointProcessRestore")
     a_ring.processes["a"].ask("fill")
     a_ring.move("a", 1)
     journal = a_ring.node.folder / "kernels" / "a" / "grant.json"
     a_ring.node.until(lambda: json.loads(journal.read_text())["moves_to"] is not None or None, 30)
-    a_ring.node.until(lambda: a_ring.kernel("a")["residency"]["state"] == "restoring" or None, 30)
+    a_ring.is_in("a", "restoring")
     a_ring.node.end(number)
     hold.unlink()
     a_ring.start()
@@ -306,3 +324,70 @@ def test_a_kernel_that_ends_while_it_moves_leaves_nothing(a_ring: ARing) -> None
     a_ring.node.until(lambda: a_ring.node.kernel("a") is None or None, 30)
     assert a_ring.reserved() == [0, 50]
     a_ring.node.until(lambda: a_ring.used()[0] == 0 or None, 30)
+
+
+def test_a_process_that_begins_cuda_during_a_move_waits_and_sees_the_new_gpu(a_ring: ARing) -> None:
+    hold, log = a_ring.restart_held("cuCheckpointProcessRestore"), a_ring.node.folder / "hook.log"
+    a_ring.processes["a"].ask("fill")
+    a_ring.move("a", 1)
+    a_ring.is_in("a", "restoring")
+    second = a_ring.add("a", ALIQUOT_HOOK_LOG=str(log))
+    second.tell("fill")
+    a_ring.is_told(log, "event=waits_for_move")
+    hold.unlink()
+    assert a_ring.outcome("a", 1) == ("done", "")
+    assert second.answer() == "full"
+    assert second.ask("look") == f"True {bare(a_ring.uuid(1))}"
+    assert a_ring.looks("a") == ("True", bare(a_ring.uuid(1)))
+
+
+def hold_cuda(a_ring: ARing) -> tuple[AProcess, Path]:
+    """Start another process of a kernel, and hold it inside the driver's cuInit."""
+    hold, log = a_ring.node.folder / "hold", a_ring.node.folder / "driver.log"
+    hold.touch()
+    held = {"ALIQUOT_SOFTGPU_FAULTS": "cuInit=hold", "ALIQUOT_SOFTGPU_HOLD": str(hold)}
+    process = a_ring.add("a", ALIQUOT_SOFTGPU_LOG=str(log), **held)
+    process.tell("fill")
+    a_ring.is_told(log, "event=fault function=cuInit")
+    return process, hold
+
+
+def test_a_kernel_does_not_move_while_its_first_process_begins_cuda(a_ring: ARing) -> None:
+    process, hold = hold_cuda(a_ring)
+    a_ring.move("a", 1)
+    assert a_ring.holder.ask("moved", kernel_id="a", device=a_ring.uuid(1))["state"] == "moving"
+    assert a_ring.place("a") == 0
+    hold.unlink()
+    assert process.answer() == "full"
+    state, _ = a_ring.outcome("a", 1)
+    place = {"done": 1, "failed": 0}[state]  # it may have become busy
+    assert a_ring.place("a") == place
+    assert process.ask("look") == f"True {bare(a_ring.uuid(place))}"
+
+
+def test_a_kernel_whose_second_process_begins_cuda_stays(a_ring: ARing) -> None:
+    a_ring.processes["a"].ask("fill")
+    process, hold = hold_cuda(a_ring)
+    a_ring.move("a", 1)
+    a_ring.is_in("a", "checkpointed")
+    hold.unlink()
+    state, reason = a_ring.outcome("a", 1)
+    assert (state, reason) == ("failed", "2 of its processes use the GPU")
+    assert process.answer() == "full"
+    assert process.ask("look") == f"True {bare(a_ring.uuid(0))}"
+    assert a_ring.looks("a") == ("True", bare(a_ring.uuid(0)))
+    assert a_ring.reserved() == [50, 50]
+
+
+def test_the_next_agent_lets_processes_begin_cuda_after_a_move_that_is_over(a_ring: ARing) -> None:
+    hold = a_ring.restart_held("cuCheckpointProcessCheckpoint")
+    a_ring.processes["a"].ask("fill")
+    a_ring.move("a", 1)
+    a_ring.is_in("a", "checkpointing")
+    a_ring.node.end(signal.SIGKILL)
+    hold.unlink()
+    a_ring.start()
+    second = a_ring.add("a")
+    assert second.ask("fill") == "full"
+    assert second.ask("look") == f"True {bare(a_ring.uuid(0))}"
+    assert a_ring.looks("a") == ("True", bare(a_ring.uuid(0)))

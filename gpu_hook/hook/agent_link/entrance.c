@@ -1,0 +1,149 @@
+#include "agent_link/entrance.h"
+
+#include "agent_link/socket.h"
+#include "base/cancellation.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "base/times.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FILE_NAME "entrance" /* the agent makes it, and only looks for locks on it */
+#define MARK "moving"        /* a link that stands while the kernel moves */
+#define LOOK_NANOSECONDS 20000000
+#define ASK_NANOSECONDS (1ull * TIMES_SECOND)       /* from one look for the agent to the next */
+#define PATIENCE_NANOSECONDS (30ull * TIMES_SECOND) /* with an agent that is away */
+
+static struct { /* guarded by the mutex */
+    pthread_mutex_t mutex;
+    struct socket_owned file; /* none: no lock is held */
+    unsigned callers;         /* threads inside the real cuInit */
+    bool has_begun;           /* the real cuInit has succeeded */
+    bool is_registered;
+    bool has_fork_handler;
+    char path[PATH_MAX]; /* here, as a thread's stack may be small */
+} state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .file = {.descriptor = -1}};
+
+/* A child has none of its parent's locks. */
+static void leave_in_child(void)
+{
+    socket_close(&state.file);
+    state.callers = 0;
+    state.has_begun = state.is_registered = false;
+    pthread_mutex_init(&state.mutex, NULL);
+}
+
+/* With the mutex. NULL: too long. */
+static const char *find_path(const char *name)
+{
+    int length = snprintf(state.path, sizeof state.path, "%s/%s", settings()->kernel_dir, name);
+    return length > 0 && length < PATH_MAX ? state.path : NULL;
+}
+
+/* With the mutex. */
+static bool is_moving(void)
+{
+    char target[2];
+    const char *path = find_path(MARK);
+    return path && readlink(path, target, sizeof target) > 0;
+}
+
+/* With the mutex. A lock of fcntl is the process's own: no child inherits it, and it ends with the
+ * process. An agent without the file moves no kernel. */
+static void take_lock(void)
+{
+    struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+    const char *path = state.file.descriptor >= 0 ? NULL : find_path(FILE_NAME);
+    if (!path)
+        return;
+    int descriptor = socket_move_away(open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+    if (descriptor < 0)
+        return;
+    if (fcntl(descriptor, F_SETLK, &lock) != 0)
+        LOG("event=no_lock file=%s reason=\"%s\"", path, strerror(errno));
+    state.file = socket_own(descriptor);
+}
+
+/* With the mutex. Closing the file gives up the lock. */
+static void give_up_lock(void)
+{
+    if (state.is_registered || (!state.callers && !state.has_begun))
+        socket_close(&state.file);
+}
+
+/* The agent writes its mark before it looks for locks: of the two, one sees the other. */
+static bool try_to_enter(void)
+{
+    pthread_mutex_lock(&state.mutex);
+    if (!state.has_fork_handler)
+        state.has_fork_handler = pthread_atfork(NULL, NULL, leave_in_child) == 0;
+    bool may_enter = state.is_registered || state.callers || state.has_begun;
+    if (!may_enter) {
+        take_lock();
+        may_enter = !is_moving();
+    }
+    state.callers += may_enter;
+    give_up_lock();
+    pthread_mutex_unlock(&state.mutex);
+    return may_enter;
+}
+
+static bool is_agent_there(void)
+{
+    int descriptor = socket_connect(settings()->kernel_dir);
+    if (descriptor >= 0)
+        close(descriptor);
+    return descriptor >= 0 || descriptor == -EAGAIN;
+}
+
+bool entrance_enter(void)
+{
+    const struct timespec look = {0, LOOK_NANOSECONDS};
+    DEFER_CANCELLATION;
+    if (!settings()->is_on || try_to_enter())
+        return true;
+    uint64_t now = times_now_nanoseconds(), asked_at = now, seen_at = now;
+    LOG("event=waits_for_move");
+    while (!try_to_enter()) {
+        nanosleep(&look, NULL);
+        now = times_now_nanoseconds();
+        if (now - asked_at < ASK_NANOSECONDS)
+            continue;
+        asked_at = now;
+        seen_at = is_agent_there() ? now : seen_at;
+        if (now - seen_at >= PATIENCE_NANOSECONDS) {
+            LOG("event=left_in_move");
+            return false;
+        }
+    }
+    LOG("event=waited_for_move");
+    return true;
+}
+
+void entrance_leave(bool has_begun)
+{
+    DEFER_CANCELLATION;
+    if (!settings()->is_on)
+        return;
+    pthread_mutex_lock(&state.mutex);
+    state.callers -= state.callers > 0;
+    state.has_begun = state.has_begun || has_begun;
+    give_up_lock();
+    pthread_mutex_unlock(&state.mutex);
+}
+
+void entrance_registered(void)
+{
+    DEFER_CANCELLATION;
+    pthread_mutex_lock(&state.mutex);
+    state.is_registered = true;
+    give_up_lock();
+    pthread_mutex_unlock(&state.mutex);
+}

@@ -1,0 +1,97 @@
+"""A process begins CUDA: the agent can tell until it has registered, and a kernel that moves lets none begin."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_aliquot.gpu_hook.agent.kernels.entrance import Entrance
+
+MIB = 1 << 20
+NOT_INITIALIZED, NO_DEVICE, NOT_READY = 3, 100, 802
+DEADLINE_SECONDS = 60.0
+
+
+@pytest.fixture
+def a_node(make_node: Callable[..., Any]) -> Any:
+    return make_node(memory="128MiB")
+
+
+@pytest.fixture
+def an_entrance(a_node: Any) -> Entrance:
+    return Entrance(a_node.kernel_dir)
+
+
+def until(claim: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not claim():
+        assert time.monotonic() < deadline, "the claim did not come true in time"
+        time.sleep(0.005)
+
+
+def says(log: Path, text: str) -> Callable[[], bool]:
+    return lambda: log.exists() and text in log.read_text()
+
+
+def grant(node: Any) -> None:
+    outsider = node.outsider()
+    outsider("begin()")
+    node.grant((outsider("uuid(0)"), 64 * MIB))
+    outsider.close()
+
+
+def test_a_process_waits_before_cuda_while_its_kernel_moves(a_node: Any, an_entrance: Entrance) -> None:
+    grant(a_node)
+    an_entrance.close("another device")
+    program = a_node.program()
+    program.ask("init()")
+    until(says(a_node.log, "event=waits_for_move"))
+    assert not says(a_node.log, "event=started")()
+    an_entrance.open()
+    assert program.answer() == 0
+    assert program("count()") == 1
+
+
+def test_a_process_is_seen_from_its_beginning_of_cuda_until_it_has_registered(
+    a_node: Any, an_entrance: Entrance
+) -> None:
+    program = a_node.program()
+    assert an_entrance.find_inside() is None
+    assert program("in_threads(4, init)") == [0] * 4
+    assert an_entrance.find_inside() == program.pid
+    grant(a_node)
+    until(lambda: an_entrance.find_inside() is None)
+    an_entrance.close("another device")
+    assert program("init()") == 0, "it has begun already"
+
+
+def test_a_process_that_cannot_begin_cuda_is_not_seen(a_node: Any, an_entrance: Entrance) -> None:
+    program = a_node.program(ALIQUOT_SOFTGPU_FAULTS=f"cuInit={NO_DEVICE}")
+    assert program("init()") == NO_DEVICE
+    assert an_entrance.find_inside() is None
+
+
+def test_the_child_of_a_fork_waits_by_itself(a_node: Any, an_entrance: Entrance) -> None:
+    grant(a_node)
+    program = a_node.program()
+    assert program("init()") == 0
+    until(says(a_node.log, "event=registered"))
+    an_entrance.close("another device")
+    program.ask("os.waitpid(os.fork() or os._exit(init()), 0)[1]")
+    until(says(a_node.log, "event=waits_for_move"))
+    an_entrance.open()
+    assert program.answer() >> 8 == NOT_INITIALIZED, "as the driver says in the child of a process that has begun"
+
+
+@pytest.mark.soak(alone="waits half a minute")
+def test_without_an_agent_a_process_does_not_wait_for_ever(a_node: Any, an_entrance: Entrance) -> None:
+    an_entrance.close("another device")
+    program = a_node.program()
+    assert program("init()") == NOT_READY
+    assert an_entrance.find_inside() is None
+    an_entrance.open()
+    assert program("init()") == 0
