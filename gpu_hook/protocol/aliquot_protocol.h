@@ -198,12 +198,20 @@ struct aliquot_hello {
     struct aliquot_hello_device devices[ALIQUOT_HELLO_ENTRIES];
 };
 
+/* The purpose of a REQUEST. The agent lends nothing for a context, whose memory no hook charges: it
+ * makes room on the device. The request names the least bytes (0: the agent knows how many), and
+ * the GRANT, which has the same word, the bytes that are there now. */
+enum aliquot_request {
+    ALIQUOT_REQUEST_NEEDED = 0,
+    ALIQUOT_REQUEST_SPARE = 1, /* for more than it needs: it does not wait for room on the device */
+    ALIQUOT_REQUEST_CONTEXT = 2,
+};
+
 struct aliquot_credit { /* REQUEST, GRANT, RETURN, RECALL */
     struct aliquot_header header;
     uint32_t device; /* index into the agent page's devices, or ALIQUOT_HOST_MEMORY */
-    /* RECALL: answer within this time. REQUEST: not 0 when it requests more than it needs, and
-     * is not to wait for room on the device. RETURN: not 0 when it withdraws the request of this
-     * sequence, which an interrupt ended. */
+    /* RECALL: answer within this time. REQUEST and GRANT: enum aliquot_request. RETURN: not 0 when
+     * it withdraws the request of this sequence, which an interrupt ended. */
     uint32_t deadline_milliseconds;
     uint64_t bytes; /* wanted, granted (0: over quota), returned, or wanted back */
 };

@@ -55,6 +55,7 @@ from .words import (
     Pace as Pace,
     PinReason as PinReason,
     RefusalReason as RefusalReason,
+    Request as Request,
     Residency as Residency,
     ResidencyMode as ResidencyMode,
     Role as Role,

@@ -43,7 +43,8 @@ class Hello:
 class Credit:
     """A message about credit.
 
-    Its ``type`` is REQUEST, GRANT, WAIT, RETURN or RECALL.
+    Its ``type`` is REQUEST, GRANT, WAIT, RETURN or RECALL. In a REQUEST and a GRANT ``deadline_milliseconds`` is
+    a ``Request``.
     """
 
     type: MessageType

@@ -53,6 +53,14 @@ class Role(IntEnum):
     CHECK = 3
 
 
+class Request(IntEnum):
+    """The purpose of a request for credit."""
+
+    NEEDED = 0
+    SPARE = 1
+    CONTEXT = 2
+
+
 class WorkloadClass(IntEnum):
     PRODUCTION = 0
     OPPORTUNISTIC = 1

@@ -35,6 +35,7 @@ PAGES = HEADER.with_name("aliquot_pages.h")
 ENUMS = {
     "aliquot_message_type": (protocol.MessageType, "ALIQUOT_"),
     "aliquot_role": (protocol.Role, "ALIQUOT_ROLE_"),
+    "aliquot_request": (protocol.Request, "ALIQUOT_REQUEST_"),
     "aliquot_workload_class": (protocol.WorkloadClass, "ALIQUOT_"),
     "aliquot_refusal": (protocol.RefusalReason, "ALIQUOT_REFUSED_"),
     "aliquot_enforcer": (protocol.Enforcer, "ALIQUOT_ENFORCER_"),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from jupyter_aliquot.gpu_hook.agent.ledger.credit import CreditQueue, HasRoom, always
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
 from jupyter_aliquot.gpu_hook.agent.sessions.session import HookSession
-from jupyter_aliquot.gpu_hook.protocol.codec import HOST_MEMORY, Credit, MalformedError, MessageType
+from jupyter_aliquot.gpu_hook.protocol.codec import HOST_MEMORY, Credit, MalformedError, MessageType, Request
 
 # Requests that wait in all queues: a hook has one for each of its threads that allocate.
 MOST_OF_A_PROCESS = 1024
@@ -20,7 +20,8 @@ class KernelCreditQueues:
     """The queues of one kernel, and the transport that they send through.
 
     ``sessions`` are the kernel's, by number; the kernel changes them. The queues call ``lent``
-    before they grant credit to a process.
+    before they grant credit to a process, and ``made_room`` with a device and the bytes that are
+    there for a context from then on.
     """
 
     def __init__(
@@ -32,9 +33,11 @@ class KernelCreditQueues:
         recall_seconds: float,
         has_room: HasRoom,
         lent: Callable[[], None],
+        made_room: Callable[[int, int], None],
     ) -> None:
+        self._ledger, self._kernel_id = ledger, kernel_id
         self._sessions = sessions
-        self._lent = lent
+        self._lent, self._made_room = lent, made_room
         self._recall_seconds = recall_seconds
         call_later = asyncio.get_running_loop().call_later
         self._queues = {
@@ -58,6 +61,13 @@ class KernelCreditQueues:
         """
         return {device: queue.wanted_bytes for device, queue in self._queues.items() if queue.wanted_bytes}
 
+    @property
+    def wanted_context_bytes(self) -> Mapping[int, int]:
+        """Return the part of these that is for contexts."""
+        return {
+            device: queue.wanted_context_bytes for device, queue in self._queues.items() if queue.wanted_context_bytes
+        }
+
     def give_room(self) -> None:
         """Answer all heads: their room is there."""
         for queue in self._queues.values():
@@ -78,11 +88,21 @@ class KernelCreditQueues:
             raise MalformedError(f"got device {message.device}; the kernel has {len(self._queues) - 1}")
         if message.type is MessageType.CREDIT_REQUEST:
             self._check_crowd(session.number)
-            queue.request(session.number, message.bytes, message.sequence, may_wait=not message.deadline_milliseconds)
+            self._request(session.number, queue, message)
         elif message.deadline_milliseconds:
             queue.withdrawn(session.number, message.sequence)
         else:
             queue.returned(session.number, message.bytes, message.sequence)
+
+    def _request(self, process: int, queue: CreditQueue, message: Credit) -> None:
+        purpose = message.deadline_milliseconds
+        if purpose != Request.CONTEXT:
+            return queue.request(process, message.bytes, message.sequence, may_wait=purpose == Request.NEEDED)
+        if message.device == HOST_MEMORY:
+            raise MalformedError("requested host memory for a context; a context is on a device")
+        uuid = self._ledger.accounts(self._kernel_id)[message.device].part.uuid
+        amount = self._ledger.contexts.room_for_one(uuid, message.bytes)
+        queue.request_context(process, amount, message.sequence)
 
     def _check_crowd(self, process: int) -> None:
         """Raise MalformedError when too many requests wait."""
@@ -127,6 +147,11 @@ class KernelCreditQueues:
         if amount:
             self._lent()
         self._sessions[process].send(Credit(MessageType.CREDIT_GRANT, device, amount, sequence))
+
+    def grant_context(self, process: int, device: int, amount: int, sequence: int) -> None:
+        if amount:
+            self._made_room(device, amount)
+        self._sessions[process].send(Credit(MessageType.CREDIT_GRANT, device, amount, sequence, Request.CONTEXT))
 
     def recall(self, process: int, device: int, amount: int, sequence: int) -> None:
         deadline = int(self._recall_seconds * 1000)

@@ -100,14 +100,14 @@ class Kernel:
         self.activity: Activity | None = None  # None: no report since this agent runs
         self.worked_at: float | None = None  # when a device was last seen working for it
         self.has_room: HasRoom = always  # set by the lease keeper
+        self.made_room: Callable[[int, int], None] = lambda device, amount: None  # likewise: for a context
         self.compute: Watch = Unwatched()  # set by the compute keeper
         self.usage = KernelUsage(entry.tallies, entry.host_tally, round(time.time() - time.monotonic()))
         self._ledger, self._left, self._descriptors = ledger, left, descriptors
         self._record = Record(folder, self._describe, (entry.tallies, entry.host_tally))
         self.write_journal = self._record.write
         self._claims = Claims(ledger, self.kernel_id, self.write_journal, descriptors)
-        self._recall_seconds = recall_seconds
-        self.host_quota_bytes = host_quota_bytes  # None: no limit
+        self._recall_seconds, self.host_quota_bytes = recall_seconds, host_quota_bytes  # None: no limit
         self._enforcer = protocol.Enforcer.HOOK
         self._sampling, self._is_closed = Coalesced(self.sample), False
         self._sessions: dict[int, HookSession] = {}  # joined
@@ -508,6 +508,7 @@ class Kernel:
             self._recall_seconds,
             lambda device, amount: self.has_room(device, amount),
             lambda: self._acceptor.charge_journal(self._claims.note_growth()),
+            lambda device, amount: self.made_room(device, amount),
         )
 
     def _drop_without_bytes(self, session: HookSession) -> None:

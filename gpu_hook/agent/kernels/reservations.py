@@ -485,6 +485,7 @@ class Reservations:
         kernel.has_room = lambda device, amount: leases.has_room(
             kernel.kernel_id, kernel.reservation.parts[device].uuid, amount
         )
+        kernel.made_room = lambda device, amount: leases.room.expect(kernel.accounts[device].part.uuid, amount)
         leases.add(kernel, residency)
 
     def _host_quota(self, hundredths: int) -> int | None:

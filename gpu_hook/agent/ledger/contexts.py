@@ -14,6 +14,7 @@ from jupyter_aliquot.gpu_hook.placement.placement import GRAIN_BYTES, Part, form
 
 _LOOKS = 3  # an allocation between the driver's figure and the hook's spoils a look, but never so many in a row
 _MOST_BYTES = 1 << 30
+_FIRST_GUESS_BYTES = 512 << 20  # of a context on a large GPU, where none was measured
 
 
 class ContextCosts:
@@ -31,6 +32,11 @@ class ContextCosts:
     def measured(self, uuid: str) -> int:
         """Return the bytes that a context without work takes of this device; 0: not measured."""
         return self._measured.get(uuid, 0)
+
+    def room_for_one(self, uuid: str, least_bytes: int = 0) -> int:
+        """Return the bytes to free on this device for a context: at least so many, within ``most_bytes``."""
+        usual = self._measured.get(uuid) or _FIRST_GUESS_BYTES
+        return min(max(usual, least_bytes), self._most_bytes)
 
     def is_measured(self, uuid: str) -> bool:
         return uuid in self._measured

@@ -40,6 +40,9 @@ class Transport(Protocol):
 
     def grant(self, process: int, device: int, amount: int, sequence: int) -> None: ...
 
+    def grant_context(self, process: int, device: int, amount: int, sequence: int) -> None:
+        """Tell a process that so many bytes are there for its context; 0: they are not. Nothing is lent."""
+
     def recall(self, process: int, device: int, amount: int, sequence: int) -> None: ...
 
     def ask_patience(self, process: int, device: int, sequence: int) -> None:
@@ -52,6 +55,7 @@ class _Request:
     amount: int
     sequence: int
     may_wait: bool  # for room; False: it requests more than it needs
+    is_context: bool = False  # for the room of a context, which is not lent
 
 
 class CreditQueue:
@@ -102,14 +106,16 @@ class CreditQueue:
         """The bytes that the head waits for: the quota allows them, and the device has no room."""
         return self._queue[0].amount if self._room_timer is not None else 0
 
+    @property
+    def wanted_context_bytes(self) -> int:
+        """The part of these that is for a context."""
+        return self.wanted_bytes if self._queue and self._queue[0].is_context else 0
+
     def give_room(self) -> None:
         """Answer the head: the room that it waited for is reserved for it."""
         if self._room_timer is not None:
             self._end_room_wait()
-            request = self._queue[0]
-            lent = self._ledger.lend(self._kernel_id, self._device, request.process, request.amount)
-            # 0: the kernel's limit shrank in the meantime
-            self._answer(request.amount if lent else 0)
+            self._lend()
             self._serve()
 
     def refuse_room(self) -> None:
@@ -124,8 +130,18 @@ class CreditQueue:
 
         The answer comes now, after a recall, or when the device has room.
         """
-        self._queue.append(_Request(process, amount, sequence, may_wait))
-        self._waiting[process] += 1
+        self._enter(_Request(process, amount, sequence, may_wait))
+
+    def request_context(self, process: int, amount: int, sequence: int) -> None:
+        """Answer a request of a process for room for a context of ``amount`` bytes, when the device has it.
+
+        The account has counted these bytes since the process came.
+        """
+        self._enter(_Request(process, amount, sequence, may_wait=True, is_context=True))
+
+    def _enter(self, request: _Request) -> None:
+        self._queue.append(request)
+        self._waiting[request.process] += 1
         if len(self._queue) == 1:
             self._serve()
 
@@ -197,18 +213,25 @@ class CreditQueue:
             request = self._queue[0]
             if not self._is_open or self._is_beyond_quota(request):
                 self._answer(0)
-            elif request.amount <= self._ledger.account(self._kernel_id, self._device).room:
-                if not self._has_room(self._device, request.amount):
-                    if request.may_wait:
-                        return self._wait_for_room()
+            elif request.is_context or request.amount <= self._ledger.account(self._kernel_id, self._device).room:
+                if self._has_room(self._device, request.amount):
+                    self._lend()
+                elif request.may_wait:
+                    return self._wait_for_room()
+                else:
                     self._answer(0)
-                    continue
-                lent = self._ledger.lend(self._kernel_id, self._device, request.process, request.amount)
-                self._answer(request.amount if lent else 0)
             elif not self._recall(request):
                 self._answer(0)
             else:
                 return
+
+    def _lend(self) -> None:
+        """Lend the head its bytes, which are there. The kernel's limit may have shrunk in the meantime: then none."""
+        request = self._queue[0]
+        is_lent = request.is_context or self._ledger.lend(
+            self._kernel_id, self._device, request.process, request.amount
+        )
+        self._answer(request.amount if is_lent else 0)
 
     def _wait_for_room(self) -> None:
         """Tell the process to wait on, now and every half second, for as long as it takes."""
@@ -223,7 +246,8 @@ class CreditQueue:
 
     def _is_beyond_quota(self, request: _Request) -> bool:
         account = self._ledger.account(self._kernel_id, self._device)
-        return request.amount == 0 or request.amount > account.lendable_bytes
+        is_beyond = not request.is_context and request.amount > account.lendable_bytes
+        return request.amount == 0 or is_beyond
 
     def _recall(self, request: _Request) -> bool:
         """Recall the missing bytes from the other processes.
@@ -281,7 +305,8 @@ class CreditQueue:
     def _answer(self, amount: int) -> None:
         request = self._queue.popleft()
         self._waiting[request.process] -= 1
-        self._transport.grant(request.process, self._device, amount, request.sequence)
+        grant = self._transport.grant_context if request.is_context else self._transport.grant
+        grant(request.process, self._device, amount, request.sequence)
 
     def _end_recall(self) -> None:
         self._awaited.clear()

@@ -76,10 +76,13 @@ class Movable(Protocol):
 
 
 class CreditQueues(Protocol):
-    """The kernel's credit queues. ``wanted_bytes``: the bytes that requests wait for, by device."""
+    """The kernel's credit queues. ``wanted_bytes``: the bytes that requests wait for, by device, contexts included."""
 
     @property
     def wanted_bytes(self) -> Mapping[int, int]: ...
+
+    @property
+    def wanted_context_bytes(self) -> Mapping[int, int]: ...
 
     def give_room(self) -> None: ...
 
@@ -363,8 +366,15 @@ class LeaseRecord:
         return NEVER if self.is_refusing(now) else self.retry_at
 
     def _holdings(self, wanted: Mapping[int, int]) -> tuple[Holding, ...]:
+        contexts = self.kernel.credit_queues.wanted_context_bytes
         return tuple(
-            _holding(device, wanted.get(number, 0), self._guarantees[number], is_paged=self.is_paged)
+            _holding(
+                device,
+                wanted.get(number, 0),
+                self._guarantees[number],
+                context=contexts.get(number, 0),
+                is_paged=self.is_paged,
+            )
             for number, device in enumerate(self.facts.devices)
         )
 
@@ -401,18 +411,19 @@ class LeaseRecord:
         return sum(max(0, one.lent_bytes + more - guarantee) for one, guarantee in pairs if one.uuid == uuid)
 
 
-def _holding(device: DeviceBytes, wanted: int, guarantee: int, *, is_paged: bool) -> Holding:
+def _holding(device: DeviceBytes, wanted: int, guarantee: int, *, context: int = 0, is_paged: bool) -> Holding:
+    """Return its view of one device. A context that it waits for is within its guarantee, and no driver pages it."""
     held, away = device.on_device_bytes, device.swapped_bytes
     if is_paged:
         held, away = min(held, max(guarantee, device.unswappable_bytes)), min(away, guarantee)
-        wanted = min(wanted, max(0, guarantee - held - away))
+        wanted = context + min(wanted - context, max(0, guarantee - held - away))
     return Holding(
         uuid=device.uuid,
         held_bytes=held,
         swappable_bytes=max(0, held - device.unswappable_bytes),
         away_bytes=away,
         wanted_bytes=wanted,
-        guarantee_bytes=guarantee,
+        guarantee_bytes=guarantee + context,
     )
 
 

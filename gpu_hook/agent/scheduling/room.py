@@ -30,6 +30,8 @@ class Room:
         self.departures = Departures()
         self._memory: dict[str, int] = {}
         self._others: dict[str, deque[int]] = {}  # bytes that no hook charged, in the last readings
+        # bytes of contexts that are made now, each with how many looks may not show them yet
+        self._expected: dict[str, list[tuple[int, int]]] = {}
         # the bytes of kernels and departed processes, in the last look
         self._accounted: dict[str, int] = {}
         # bytes per second, by device and whether the direction is out
@@ -57,6 +59,14 @@ class Room:
                 before = looks[-1] if looks else least
                 looks.append(min(max(before, least), least + paged_bytes(uuid)))
 
+                expected = self._expected.pop(uuid, ())
+                if still := [(amount, left - 1) for amount, left in expected if left > 1]:
+                    self._expected[uuid] = still
+
+    def expect(self, uuid: str, amount: int) -> None:
+        """Keep so many bytes of a device for a context that is made now, until the looks show it."""
+        self._expected.setdefault(uuid, []).append((amount, _LOOKS))
+
     def used_bytes(self, reading: DeviceReading, on_device: Mapping[str, int]) -> int:
         """Return the bytes of a device in use: in its last look, less what kernels gave back since.
 
@@ -78,7 +88,8 @@ class Room:
         """
         others = self._others.get(uuid)
         median = sorted(others)[(len(others) - 1) // 2] if others else 0
-        taken = median + self.departures.staying_bytes(uuid)
+        expected = sum(amount for amount, _ in self._expected.get(uuid, ()))
+        taken = median + expected + self.departures.staying_bytes(uuid)
         return max(0, self.memory_bytes(uuid) - taken)
 
     def present_bytes(self, uuid: str) -> int:

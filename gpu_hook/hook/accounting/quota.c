@@ -183,9 +183,11 @@ static bool borrow(int device, uint64_t missing, uint64_t asked)
     uint64_t granted = 0;
     if (device != QUOTA_HOST && !devices_uuid(device, uuid))
         return false;
-    bool may_wait = asked <= missing; /* spare credit is no reason to swap a kernel out */
-    int failure = session_request_credit(device == QUOTA_HOST ? SESSION_HOST_MEMORY : uuid, asked,
-                                         may_wait, &granted);
+    /* spare credit is no reason to swap a kernel out */
+    enum aliquot_request purpose =
+        asked > missing ? ALIQUOT_REQUEST_SPARE : ALIQUOT_REQUEST_NEEDED;
+    int failure = session_request(device == QUOTA_HOST ? SESSION_HOST_MEMORY : uuid, asked, purpose,
+                                  &granted);
     if (failure) {
         LOG("event=no_credit device=%d asked=%llu reason=\"%s\"", device, (unsigned long long)asked,
             strerror(failure));

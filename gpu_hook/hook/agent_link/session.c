@@ -125,7 +125,9 @@ static void answer_waiter(const struct aliquot_credit *answer)
 static void handle_credit(const struct aliquot_credit *credit)
 {
     /* Credit first, then the waiter: it looks at the credit, not at the number. */
-    if (credit->header.type == ALIQUOT_CREDIT_GRANT && credit->bytes)
+    bool is_loan = credit->header.type == ALIQUOT_CREDIT_GRANT &&
+                   credit->deadline_milliseconds != ALIQUOT_REQUEST_CONTEXT;
+    if (is_loan && credit->bytes)
         state.owner->granted(credit->device, credit->bytes);
     if (credit->header.type == ALIQUOT_CREDIT_RECALL)
         state.owner->recalled(credit);
@@ -278,13 +280,13 @@ void session_await(void)
 /* With the mutex held: sends the request on the present connection. Returns its number, 0 if there
  * is none. */
 static uint32_t send_request(struct waiter *waiter, const uint8_t uuid[16], uint64_t bytes,
-                             bool may_wait)
+                             enum aliquot_request purpose)
 {
     int device = uuid == SESSION_HOST_MEMORY ? (int)ALIQUOT_HOST_MEMORY : page_device_index(uuid);
     if (!socket_is_ours(&state.connection) || device < 0)
         return 0;
     union socket_message message = {
-        .credit = {.device = (uint32_t)device, .deadline_milliseconds = !may_wait, .bytes = bytes}};
+        .credit = {.device = (uint32_t)device, .deadline_milliseconds = purpose, .bytes = bytes}};
     message.header.sequence = waiter->sequence = ++state.sequence;
     int failure = socket_send(state.connection.descriptor, &message, ALIQUOT_CREDIT_REQUEST,
                               sizeof message.credit);
@@ -306,7 +308,8 @@ static void withdraw_request(const struct waiter *waiter, const uint8_t uuid[16]
                 sizeof message.credit);
 }
 
-int session_request_credit(const uint8_t uuid[16], uint64_t bytes, bool may_wait, uint64_t *granted)
+int session_request(const uint8_t uuid[16], uint64_t bytes, enum aliquot_request purpose,
+                    uint64_t *granted)
 {
     struct waiter waiter = {0};
     struct interruptible wait;
@@ -327,7 +330,7 @@ int session_request_credit(const uint8_t uuid[16], uint64_t bytes, bool may_wait
         if (waiter.requested_on && (!is_connected || waiter.requested_on != state.connections))
             waiter_lost_agent(&waiter);
         if (is_connected && !waiter.requested_on)
-            waiter_requested(&waiter, send_request(&waiter, uuid, bytes, may_wait));
+            waiter_requested(&waiter, send_request(&waiter, uuid, bytes, purpose));
         is_given_up = await_news(&waiter.deadline, &wait);
         is_late = times_until(&waiter.deadline).tv_sec < 0;
     }

@@ -37,13 +37,12 @@ void session_start(const struct session_owner *owner);
 void session_await(void);
 
 /* Request credit of a device, or of host memory (SESSION_HOST_MEMORY), and wait for the answer.
- * Returns 0 with what was granted (0: over quota, or no room now for a request that may not wait),
- * or an errno. An agent that is connected has 30 s, which begin again whenever it reports that it
+ * Returns 0 with what was granted (0: over quota, or no room), or an errno. An agent that is connected has 30 s, which begin again whenever it reports that it
  * is still looking for room; one that left has 5 s to come back, or 30 s where it had reported so;
  * one that was never there has 2 s, and only once. EINTR: an interrupt ended the wait
  * (interrupts.h), and the request is withdrawn. */
-int session_request_credit(const uint8_t uuid[16], uint64_t bytes, bool may_wait,
-                           uint64_t *granted);
+int session_request(const uint8_t uuid[16], uint64_t bytes, enum aliquot_request purpose,
+                    uint64_t *granted);
 
 /* Send a message whose sequence is set. False: not connected, or the agent is slow. Never waits. */
 bool session_send(union socket_message *message, enum aliquot_message_type type, uint32_t bytes);

@@ -6,6 +6,7 @@
 #include "accounting/allocations.h"
 #include "contexts/captures.h"
 #include "charging/charge.h"
+#include "charging/context_room.h"
 #include "accounting/devices.h"
 #include "contexts/drain.h"
 #include "interpose/driver.h"
@@ -46,13 +47,20 @@ static bool begin_change(void)
     return acts;
 }
 
-/* Begin a call that makes a context, which takes memory of its device. The wait comes before the
- * lock: meanwhile other threads may end theirs. The call does not wait for the agent's first
- * answer, which would delay a program's first context. False: the call answers out of memory. */
-static bool begin_creation(bool *acts)
+/* One call that makes a context, which takes memory of its device. */
+struct creation {
+    CUdevice device;
+    bool acts;
+    struct context_room room;
+};
+
+/* The wait comes before the lock: meanwhile other threads may end theirs. The call does not wait
+ * for the agent's first answer, which would delay a program's first context. False: the call
+ * answers out of memory. */
+static bool begin_creation(struct creation *creation, CUdevice device)
 {
-    *acts = guard_enter();
-    if (!*acts)
+    *creation = (struct creation){device, guard_enter(), CONTEXT_ROOM_NONE};
+    if (!creation->acts)
         return true;
     if (!residency_enter()) {
         guard_leave();
@@ -73,6 +81,24 @@ static CUresult end_change(bool acts, CUresult result)
         guard_leave();
     }
     return result;
+}
+
+/* Called after the driver's answer: wait for room, and return whether to call the driver again.
+ * Meanwhile the process may move, and other threads may end their contexts. */
+static bool is_due_again(struct creation *creation, CUresult result)
+{
+    if (!creation->acts || result != CUDA_ERROR_OUT_OF_MEMORY)
+        return false;
+    contexts_release();
+    residency_leave();
+    bool is_due = context_room_await(&creation->room, creation->device);
+    creation->acts = residency_enter();
+    if (!creation->acts) {
+        guard_leave();
+        return false;
+    }
+    contexts_hold();
+    return is_due;
 }
 
 /* Called before a context may end; NULL: before the device's primary one may; a device of -1:
@@ -187,49 +213,63 @@ static CUresult now_current(CUresult result)
     return end_change(true, result);
 }
 
-static CUresult created(bool acts, CUresult result, const CUcontext *context, CUdevice device)
+static CUresult created(const struct creation *creation, CUresult result, const CUcontext *context)
 {
-    if (acts && result == CUDA_SUCCESS) {
-        context_list_add(*context, device);
+    if (creation->acts && result == CUDA_SUCCESS) {
+        context_list_add(*context, creation->device);
         green_owners_forget(*context);
     }
-    return now_current(end_change(acts, result));
+    return now_current(end_change(creation->acts, result));
 }
 
 CUresult cuCtxCreate(CUcontext *context, unsigned int flags, CUdevice device)
 {
-    bool acts;
-    if (!begin_creation(&acts))
+    struct creation creation;
+    if (!begin_creation(&creation, device))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return created(acts, driver()->cuCtxCreate(context, flags, device), context, device);
+    CUresult result;
+    do
+        result = driver()->cuCtxCreate(context, flags, device);
+    while (is_due_again(&creation, result));
+    return created(&creation, result, context);
 }
 
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned int flags, CUdevice device)
 {
-    bool acts;
-    if (!begin_creation(&acts))
+    struct creation creation;
+    if (!begin_creation(&creation, device))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return created(acts, driver()->cuCtxCreate_v2(context, flags, device), context, device);
+    CUresult result;
+    do
+        result = driver()->cuCtxCreate_v2(context, flags, device);
+    while (is_due_again(&creation, result));
+    return created(&creation, result, context);
 }
 
 CUresult cuCtxCreate_v3(CUcontext *context, CUexecAffinityParam *parameters, int count,
                         unsigned int flags, CUdevice device)
 {
-    bool acts;
-    if (!begin_creation(&acts))
+    struct creation creation;
+    if (!begin_creation(&creation, device))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return created(acts, driver()->cuCtxCreate_v3(context, parameters, count, flags, device),
-                   context, device);
+    CUresult result;
+    do
+        result = driver()->cuCtxCreate_v3(context, parameters, count, flags, device);
+    while (is_due_again(&creation, result));
+    return created(&creation, result, context);
 }
 
 CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *parameters, unsigned int flags,
                         CUdevice device)
 {
-    bool acts;
-    if (!begin_creation(&acts))
+    struct creation creation;
+    if (!begin_creation(&creation, device))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return created(acts, driver()->cuCtxCreate_v4(context, parameters, flags, device), context,
-                   device);
+    CUresult result;
+    do
+        result = driver()->cuCtxCreate_v4(context, parameters, flags, device);
+    while (is_due_again(&creation, result));
+    return created(&creation, result, context);
 }
 
 static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
@@ -295,15 +335,18 @@ CUresult cuCtxPopCurrent_v2(CUcontext *context)
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
-    bool acts;
-    if (!begin_creation(&acts))
+    struct creation creation;
+    if (!begin_creation(&creation, device))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = driver()->cuDevicePrimaryCtxRetain(context, device);
-    if (acts && result == CUDA_SUCCESS && green_owner(*context) != *context)
+    CUresult result;
+    do
+        result = driver()->cuDevicePrimaryCtxRetain(context, device);
+    while (is_due_again(&creation, result));
+    if (creation.acts && result == CUDA_SUCCESS && green_owner(*context) != *context)
         green_owners_forget(*context); /* it had the address before */
-    if (acts && result == CUDA_SUCCESS)
+    if (creation.acts && result == CUDA_SUCCESS)
         devices_use(device);
-    return end_change(acts, result);
+    return end_change(creation.acts, result);
 }
 
 static CUresult end_primary(CUdevice device, CUresult (*real)(CUdevice))

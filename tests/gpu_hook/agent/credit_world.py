@@ -69,6 +69,7 @@ class Mail:
     def __init__(self) -> None:
         self.processes: dict[int, FakeProcess] = {}
         self.answers: list[tuple[int, int]] = []
+        self.contexts: list[tuple[int, int]] = []  # rooms that were given, by sequence
         self.patience: list[int] = []
 
     def grant(self, process: int, device: int, amount: int, sequence: int) -> None:
@@ -76,6 +77,10 @@ class Mail:
         receiver.waits.remove(sequence)
         receiver.spare += amount
         self.answers.append((sequence, amount))
+
+    def grant_context(self, process: int, device: int, amount: int, sequence: int) -> None:
+        self.processes[process].waits.remove(sequence)
+        self.contexts.append((sequence, amount))
 
     def ask_patience(self, process: int, device: int, sequence: int) -> None:
         self.patience.append(sequence)

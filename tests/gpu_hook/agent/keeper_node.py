@@ -89,6 +89,7 @@ class AResidency:
 @dataclass
 class TheCreditQueues:
     wanted_bytes: dict[int, int] = field(default_factory=dict)
+    wanted_context_bytes: dict[int, int] = field(default_factory=dict)
     answers: list[str] = field(default_factory=list)
     given: Callable[[], None] = lambda: None
 

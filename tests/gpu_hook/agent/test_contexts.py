@@ -45,7 +45,7 @@ class ANodeWithContexts:
         self.node, self._open_holder = node, open_holder
         self._environ = {name: value for name, value in os.environ.items() if name != "ALIQUOT_SOFTGPU_CONTEXT"}
 
-    def start(self, memory: str) -> None:
+    def start(self, memory: str, *options: str) -> None:
         command = [
             sys.executable,
             "-m",
@@ -55,7 +55,7 @@ class ANodeWithContexts:
             "--softgpu-memory",
             memory,
         ]
-        command += ["--runtime-dir", str(self.node.folder), "--log-file", str(self.node.folder / "agent.log")]
+        command += ["--runtime-dir", str(self.node.folder), "--log-file", str(self.node.folder / "agent.log"), *options]
         self.node.process = warm_start.start(warm_start.AGENT, command[1:], env=self._environ)
         self.node.until(self.node.answers)
         self.holder = self._open_holder()
@@ -66,15 +66,14 @@ class ANodeWithContexts:
         return env
 
     def program(self, grant: dict[str, str]) -> AProgram:
-        process = subprocess.Popen(
-            [sys.executable, "-c", CLIENT],
-            env={**self._environ, **grant},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        return AProgram(self.process(grant))
+
+    def process(self, grant: dict[str, str]) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        command, env = [sys.executable, "-c", CLIENT], {**self._environ, **grant}
+        process = subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
         self.node.helpers.append(process)
-        return AProgram(process)
+        return process
 
 
 class AProgram:
@@ -149,6 +148,27 @@ def test_a_swapped_out_kernel_keeps_its_context_on_the_gpu(a_machine: ANodeWithC
     node.until(lambda: node.device("other")["context_bytes"] == 74 * MIB)  # by a later audit
     assert node.device()["swapped_bytes"] == 100 * MIB
     assert node.device()["context_bytes"] == 74 * MIB
+
+
+def test_a_context_waits_for_room_that_an_idle_kernel_leaves(a_machine: ANodeWithContexts) -> None:
+    a_machine.start("2GiB", "--lease-hold", "0.1")
+    node = a_machine.node
+    idle = a_machine.program(a_machine.grant("idle", 100))
+    assert idle.take(idle.free) == 0
+    assert a_machine.holder.ask("activity", kernel_id="idle", open=0, work=0, since=0.0)["ok"]
+    coming = a_machine.program(a_machine.grant("coming", 25))
+    assert node.device("idle")["swapped_bytes"] == idle.free * MIB
+    assert coming.take(coming.free) == 0
+    assert "event=no_room" not in node.log()
+
+
+def test_a_context_beside_a_program_of_no_kernel_is_out_of_memory(a_machine: ANodeWithContexts) -> None:
+    a_machine.start("2GiB", "--lease-hold", "0.1")
+    grant = a_machine.grant("coming", 25)
+    outsider = a_machine.program({"ALIQUOT_HOOK": "off", **grant})
+    assert outsider.take(outsider.free) == 0
+    process = a_machine.process(grant)
+    assert process.communicate("")[1].splitlines()[-1].startswith("AssertionError")
 
 
 def test_a_size_that_a_context_alone_fills_is_refused_in_words(a_machine: ANodeWithContexts) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from jupyter_aliquot.gpu_hook.agent.ledger.credit import CreditQueue
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger
 from jupyter_aliquot.gpu_hook.placement.placement import Part
@@ -75,6 +77,27 @@ class TestRoom:
         _, mail, _, queue, _ = self.a_queue()
         self.ask(queue, mail, 1, QUOTA + 1, 7)
         assert mail.answers == [(7, 0)]
+
+    def test_room_for_a_context_is_no_loan_and_may_pass_the_quota(self) -> None:
+        ledger, mail, _, queue, room = self.a_queue()
+        mail.processes[1].waits.append(7)
+        queue.request_context(1, QUOTA + 1, 7)
+        assert (queue.wanted_bytes, queue.wanted_context_bytes, mail.patience) == (QUOTA + 1, QUOTA + 1, [7])
+        queue.give_room()
+        assert (mail.contexts, mail.answers, ledger.account("k", 0).lent) == ([(7, QUOTA + 1)], [], 0)
+        room[0] = 600
+        mail.processes[1].waits.append(8)
+        queue.request_context(1, 600, 8)
+        assert mail.contexts[1:] == [(8, 600)]
+        ledger.check()
+
+    @pytest.mark.parametrize("end", ["refuse_room", "close"])
+    def test_a_context_is_refused_as_a_loan_is(self, end: str) -> None:
+        _, mail, _, queue, _ = self.a_queue()
+        mail.processes[1].waits.append(7)
+        queue.request_context(1, 600, 7)
+        getattr(queue, end)()
+        assert mail.contexts == [(7, 0)]
 
     def test_a_process_that_ends_while_it_waits_makes_way_for_the_next(self) -> None:
         ledger, mail, _, queue, room = self.a_queue()

@@ -39,3 +39,21 @@ def test_memory_of_a_process_that_left_is_taken_until_the_driver_has_it_back() -
     room.look([reading], {"GPU-a": 4 * GIB})
     room.departures.left("k", Process(7, 100), {"GPU-a": 4 * GIB}, now=10.0)
     assert room.used_bytes(reading, {}) == 4 * GIB
+
+
+def test_room_for_a_context_is_kept_until_the_looks_show_the_context() -> None:
+    room = Room()
+    empty, entered = DeviceReading(CARD, used_bytes=0), DeviceReading(CARD, used_bytes=1 * GIB)
+    for _ in range(3):
+        room.look([empty], {})
+    room.expect("GPU-a", 1 * GIB)
+    assert room.capacity_bytes("GPU-a") == 15 * GIB
+    room.look([empty], {})  # from before the context was made
+    assert room.capacity_bytes("GPU-a") == 15 * GIB
+    for _ in range(2):
+        room.look([entered], {})
+    assert room.capacity_bytes("GPU-a") == 15 * GIB
+    room.expect("GPU-a", 1 * GIB)  # of a context that was not made
+    for _ in range(3):
+        room.look([entered], {})
+    assert room.capacity_bytes("GPU-a") == 15 * GIB

@@ -71,6 +71,7 @@ class StandIn:
         self.host_quota = 0  # of page-locked host memory; 0: it is not lent
         self.is_silent = False
         self.welcomes = True  # False: takes connections as a stopped process's socket does, and says nothing
+        self.make_room: Callable[[int], int] = lambda least: 0  # for a context; returns the bytes that are there
         self.refusal: protocol.Refuse | None = None
         self.residency_mode = ResidencyMode.OFF
         self.least_swappable = MIB
@@ -250,6 +251,8 @@ class StandIn:
         if isinstance(message, Hello):
             self._welcome(connection, message)
         elif isinstance(message, Credit) and message.type is MessageType.CREDIT_REQUEST and not self.is_silent:
+            if message.deadline_milliseconds == protocol.Request.CONTEXT:
+                return self._make_room(connection, message)
             fits = self.lent(message.device) + message.bytes <= self.quota_of(message.device)
             granted = message.bytes if fits else 0
             connection.lent[message.device] = connection.lent.get(message.device, 0) + granted
@@ -259,6 +262,11 @@ class StandIn:
         elif isinstance(message, Credit) and message.type is MessageType.CREDIT_RETURN:
             connection.lent[message.device] = connection.lent.get(message.device, 0) - message.bytes
             assert connection.lent[message.device] >= 0, "more was returned than was lent"
+
+    def _make_room(self, connection: Connection, message: Credit) -> None:
+        granted = self.make_room(message.bytes)
+        grant = Credit(MessageType.CREDIT_GRANT, message.device, granted, message.sequence, protocol.Request.CONTEXT)
+        connection.socket.send(protocol.pack(grant))
 
     def _welcome(self, connection: Connection, hello: Hello) -> None:
         if self.refusal is not None:
