@@ -1,7 +1,8 @@
 """Divide samples into steps of equal length. Pure; keeps no file.
 
-A step has the minimum, mean and maximum of each figure, weighted by time. It starts at a multiple
-of its length since the epoch, so that steps of all runs of a gateway fit together.
+A step has the minimum, mean and maximum of each figure, weighted by the time for which the figure is
+known; an amount's mean is over all that is known of the step. A step starts at a multiple of its
+length since the epoch, so that steps of all runs of a gateway fit together.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 
 from jupyter_aliquot.gateway.base.gil import unhurried
 
-from .samples import FIGURES, Figure, Key, Sample, Subject
+from .counters import Figure
+from .samples import AMOUNTS, FIGURES, Key, Sample, Subject
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,7 @@ class _Sums:
 
     def point(self, at: int) -> Point:
         known, sums, least, most = (self.figures[column::4] for column in range(4))
+        known = [self.seconds if one and name in AMOUNTS else one for name, one in zip(FIGURES, known, strict=True)]
         return Point(
             subject=self.subject,
             at=at,

@@ -15,7 +15,7 @@ from jupyter_aliquot.gateway.base.gil import unhurried
 from jupyter_aliquot.gateway.base.private_database import Form, PrivateDatabase
 
 from .buckets import COARSE_SECONDS, FINE_SECONDS, HOUR, WEEK, Point, step_start
-from .samples import FIGURES, Subject
+from .samples import AMOUNTS, FIGURES, Subject
 
 # The oldest part of all steps, which is removed when there are too many.
 _CUT = 0.25
@@ -41,7 +41,10 @@ CREATE TABLE point (step INTEGER, at INTEGER, subject INTEGER, seconds REAL, {",
 def _merged(figure: str) -> str:
     """Return the SQL that merges a figure with the one that is there; NULL is not known."""
     least, mean, most = (f"{figure}_{part}" for part in ("min", "mean", "max"))
-    sums = f"({mean} * seconds + excluded.{mean} * excluded.seconds) / (seconds + excluded.seconds)"
+    before, more = mean, f"excluded.{mean}"
+    if figure in AMOUNTS:
+        before, more = f"COALESCE({mean}, 0 * {more})", f"COALESCE({more}, 0 * {mean})"
+    sums = f"({before} * seconds + {more} * excluded.seconds) / (seconds + excluded.seconds)"
     return (
         f"{least} = COALESCE(MIN({least}, excluded.{least}), {least}, excluded.{least}), "
         f"{mean} = COALESCE({sums}, {mean}, excluded.{mean}), "

@@ -22,6 +22,7 @@ from jupyter_aliquot.gateway.node.view import NodeView
 from jupyter_aliquot.provisioner.errors import StateError
 
 from .buckets import COARSE_SECONDS, FINE_SECONDS, OpenSteps, Point
+from .counters import KernelCounters
 from .database import HistoryFile, Limits
 from .query import Answer, Question, answer as answer_question
 from .samples import Reading, has_jumped, is_gap, samples
@@ -118,6 +119,7 @@ class HistoryKeeper:
         self._steps = {step: OpenSteps(step) for step in _WRITE_SECONDS}
         self._write_at = dict.fromkeys(_WRITE_SECONDS, -float("inf"))
         self._last: Reading | None = None
+        self._counters = KernelCounters()
         self._prune_at = self._doubt_until = -float("inf")
         path = settings.path
         self.kept = Keeper("history", path, lambda: HistoryFile(path, settings.limits, log), log, "a gap remains")
@@ -128,13 +130,16 @@ class HistoryKeeper:
         if before is not None and has_jumped(before, reading):
             self._log.info("history=gap the clock went by %+.0f s", reading.wall - before.wall)
             self._doubt_until = reading.monotonic + _DOUBT_SECONDS
+            self._counters.skip(reading.status)
         elif before is not None and not is_gap(before, reading, self._settings.longest_gap_seconds):
             seconds = reading.monotonic - before.monotonic
             open_steps = [(steps, steps.parts(reading.wall, seconds)) for steps in self._steps.values()]
             # One at a time: the garbage collector would look at a thousand, and at their values.
-            for sample in samples(before, reading):
+            for sample in samples(before, reading, self._counters):
                 for steps, divided in open_steps:
                     steps.add(sample, divided)
+        else:
+            self._counters.skip(reading.status)
         due = [step for step, at in self._write_at.items() if reading.monotonic >= at]
         self._write(due, reading.wall, reading.monotonic)
 

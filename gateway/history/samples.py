@@ -1,7 +1,6 @@
-"""The figures that the history keeps of devices and kernels, from two readings of the node. Pure.
+"""The figures that the history keeps of devices and kernels, from two readings of the node.
 
-A figure is None, and never zero, if the agent did not report it, or if it cannot be known because
-its counter began anew.
+A figure is None, and never zero, if the agent did not report it, or if its counter cannot be right.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ from dataclasses import dataclass
 
 from jupyter_aliquot.gateway.base.gil import unhurried
 from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus, KernelStatus, NodeStatus
+
+from .counters import Figure, KernelCounters
 
 KERNEL_FIGURES = (
     "busy_gpus",
@@ -22,9 +23,10 @@ KERNEL_FIGURES = (
     "swapped_bytes",
 )
 DEVICE_FIGURES = ("utilization_percent", "used_bytes", "temperature_celsius", "power_watts")
+# A step's mean of these, times the known seconds of the step, is the GPU time that was counted.
+AMOUNTS = ("busy_gpus", "own_gpus")
 FIGURES = tuple(dict.fromkeys((*KERNEL_FIGURES, *DEVICE_FIGURES)))
 
-Figure = float | None
 # Figures in the order of FIGURES.
 Values = tuple[Figure, ...]
 Key = tuple[str, str, str]
@@ -32,8 +34,6 @@ Key = tuple[str, str, str]
 # The largest drift of the wall clock against the monotonic one: beyond it, the clock was set, or
 # the machine slept.
 _LARGEST_DRIFT_SECONDS = 2.0
-# Counters of GPU time are read at another moment than the clock.
-_COUNTER_SLACK = 1.1
 
 
 @dataclass(frozen=True)
@@ -86,23 +86,24 @@ def is_gap(before: Reading, after: Reading, longest_seconds: float) -> bool:
     return not 0 < seconds <= longest_seconds or has_jumped(before, after)
 
 
-def samples(before: Reading, after: Reading) -> Iterator[Sample]:
-    """Yield a sample of each subject that is in both readings.
+def samples(before: Reading, after: Reading, counters: KernelCounters) -> Iterator[Sample]:
+    """Yield a sample of each device that is in both readings, and of each kernel that was there between them.
 
     Gauges are the later reading's. The caller has checked ``is_gap``.
     """
     if before.status is None or after.status is None:
+        counters.skip(after.status)
         return
     seconds = after.monotonic - before.monotonic
     devices = {device.uuid for device in before.status.devices}
     for device in after.status.devices:
         if device.uuid in devices and not device.lost:
             yield Sample(_device(device), _device_values(device))
-    kernels = {(kernel.kernel_id, kernel.owner): kernel for kernel in before.status.kernels}
+    counters.start(after.status)
     for kernel in unhurried(after.status.kernels):
-        known = kernels.get((kernel.kernel_id, kernel.owner))
-        if known is not None:
-            yield Sample(_kernel(kernel), _kernel_values(known, kernel, seconds))
+        used = counters.take(kernel, after.wall, seconds)
+        if used is not None:
+            yield Sample(_kernel(kernel), _kernel_values(kernel, *used))
 
 
 def _device(device: DeviceStatus) -> Subject:
@@ -139,40 +140,21 @@ def _device_values(device: DeviceStatus) -> Values:
     )
 
 
-def _kernel_values(before: KernelStatus, after: KernelStatus, seconds: float) -> Values:
-    compute = [device.compute for device in after.devices]
+def _kernel_values(kernel: KernelStatus, busy_gpus: Figure, own_gpus: Figure) -> Values:
+    compute = [device.compute for device in kernel.devices]
     return _values(
-        busy_gpus=_rate(_busy_seconds(before), _busy_seconds(after), seconds, len(after.devices)),
-        own_gpus=_rate(_own_seconds(before), _own_seconds(after), seconds, len(after.devices)),
+        busy_gpus=busy_gpus,
+        own_gpus=own_gpus,
         share_entitled=_sum([None if one is None else one.share_entitled for one in compute]),
         share_used=_sum([None if one is None else one.share_used for one in compute]),
-        used_bytes=sum(device.charged_bytes for device in after.devices),
-        quota_bytes=sum(device.quota_bytes for device in after.devices),
-        swapped_bytes=None if after.residency is None else after.residency.swapped_bytes,
+        used_bytes=sum(device.charged_bytes for device in kernel.devices),
+        quota_bytes=sum(device.quota_bytes for device in kernel.devices),
+        swapped_bytes=None if kernel.residency is None else kernel.residency.swapped_bytes,
     )
 
 
 def _values(**known: Figure) -> Values:
     return tuple(known.get(name) for name in FIGURES)
-
-
-def _busy_seconds(kernel: KernelStatus) -> float:
-    return sum(device.busy_seconds for device in kernel.devices)
-
-
-def _own_seconds(kernel: KernelStatus) -> Figure:
-    return _sum([None if device.compute is None else device.compute.own_seconds for device in kernel.devices])
-
-
-def _rate(before: Figure, after: Figure, seconds: float, devices: int) -> Figure:
-    """Return the GPUs in use, by a counter of seconds.
-
-    None if the counter began anew, or counted more time than there was.
-    """
-    if before is None or after is None or after < before:
-        return None
-    rate = (after - before) / seconds
-    return min(rate, float(devices)) if rate <= devices * _COUNTER_SLACK else None
 
 
 def _sum(parts: list[Figure]) -> Figure:

@@ -139,6 +139,6 @@ def test_the_history_rests_at_each_kernel_in_each_part_of_its_work(tmp_path: Pat
             thread.submit(keeper.take, Reading(at, at, node(kernels=KERNELS))).result()
         thread.submit(keeper.close, 1002.0, 1002.0).result()
     subjects = KERNELS + 1  # with the device
-    once = {"samples": KERNELS, "rows of subjects": subjects}
+    once = {"counters of the first reading": KERNELS, "samples": KERNELS, "rows of subjects": subjects}
     of_each_resolution = ("points", "subjects of points", "rows of points")
     assert rests == {"counts": sum(once.values()) + 2 * len(of_each_resolution) * subjects}
