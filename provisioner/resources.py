@@ -156,6 +156,11 @@ class Grant:
     env: tuple[tuple[str, str], ...]
     generation: int = 1
 
+    @property
+    def uuids(self) -> tuple[str, ...]:
+        """Return its devices, in the kernel's order."""
+        return tuple(quota.uuid for quota in self.quotas)
+
 
 @dataclass(frozen=True)
 class DeviceUsage:

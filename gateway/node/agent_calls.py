@@ -192,6 +192,6 @@ def read_node(status: NodeStatus, read: Callable[[DeviceStatus], Device] = read_
         leaving = {
             one.kernel_id: Leaving(one.seconds, one.is_moving, one.stays_because, one.refusal) for one in status.leaving
         }
-    return Node(
-        status.node, status.driver, devices, rule.rule(), rule.largest_kernel_bytes, evicted, ending, leaving=leaving
-    )
+    moved = {one.kernel_id: one.device for one in status.moved}
+    facts = (status.node, status.driver, devices, rule.rule(), rule.largest_kernel_bytes)
+    return Node(*facts, evicted, ending, leaving=leaving, moved=moved)

@@ -137,8 +137,11 @@ class Holding:
         )
 
     def told_by(self, node: Node) -> Holding:
-        """Return it with what the agent says: it alone knows which kernels leave, and which have left."""
+        """Return it with what the agent says: it alone knows which kernels leave, have left, and were moved."""
         kernel_id = self.grant.kernel_id
+        device = node.moved.get(kernel_id)
+        if self.is_confirmed and device is not None and device not in self.grant.uuids:
+            return replace(self, is_confirmed=False).told_by(node)
         is_evicted = kernel_id in (node.evicted or ())
         if is_evicted != self.is_evicted:
             return replace(self, is_evicted=is_evicted, leaves_for=self.leaves_for if is_evicted else "")
@@ -566,9 +569,9 @@ class Ledger:
     def _told_by(
         self, answers: LedgerSnapshot, fresh: Collection[int], given: Mapping[str, Holding]
     ) -> dict[str, Holding]:
-        """Return the grants whose eviction their agent says otherwise than the ledger."""
+        """Return the grants of which their agent says otherwise than the ledger: evicted, or moved."""
         holdings = self._current.holdings
-        said = frozenset[str]().union(*((n.evicted or frozenset()) | (n.leaving or {}).keys() for n in answers.nodes))
+        said = frozenset[str]().union(*(one.told_of for one in answers.nodes))
         asked = said | self._told | {kernel_id for kernel_id, one in self._current.unsettled.items() if one.leaves_for}
         known = {**{one: held for one in asked if (held := holdings.get(one))}, **given}
         self._told = said

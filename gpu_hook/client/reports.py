@@ -273,6 +273,14 @@ class LeavingKernel:
 
 
 @dataclass(frozen=True)
+class MovedKernel:
+    """A kernel that was moved since its start, and the device on which it is."""
+
+    kernel_id: str
+    device: str
+
+
+@dataclass(frozen=True)
 class NodeStatus:
     node: str
     driver: str
@@ -294,6 +302,7 @@ class NodeStatus:
     evicted: tuple[str, ...] | None = None
     # Kernels that were told to leave and have not left; None from an agent that does not tell.
     leaving: tuple[LeavingKernel, ...] | None = None
+    moved: tuple[MovedKernel, ...] = ()
     # Released kernels of which a process keeps memory; an earlier agent tells none.
     ending_kernels: tuple[str, ...] = ()
     # When this run of the agent began, in seconds since the epoch: its counters of own time count from then.
@@ -347,6 +356,7 @@ def read_status(
             host_copies=read_host_copies(report.get("host_copies")),
             evicted=None if report.get("evicted") is None else tuple(str(one) for one in report["evicted"]),
             leaving=_read_leaving(report.get("leaving")),
+            moved=tuple(_read(MovedKernel, one) for one in report.get("moved", ())),
             ending_kernels=tuple(str(one) for one in report.get("ending_kernels", ())),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:

@@ -26,7 +26,7 @@ class RenewingAgent(Protocol):
 class Renewal:
     """Renews unconfirmed grants, and writes what came of it into admission's ledger.
 
-    *ended* has the kernels whose grant has ended; *tell_size* is called with a grant of another size.
+    *ended* has the kernels whose grant has ended; *tell_size* is called with a grant of another size or device.
     Without the *lead* they stay unconfirmed: their kernels may have ended at another replica.
     """
 
@@ -65,7 +65,8 @@ class Renewal:
             self._change(kernel_id, partial(_refused, str(error)))
             return True
         is_held = self._change(kernel_id, partial(_renewed, renewed))
-        if is_held and renewed.request != holding.grant.request:
+        is_same = (renewed.request, renewed.uuids) == (holding.grant.request, holding.grant.uuids)
+        if is_held and not is_same:
             self._tell_size(kernel_id, renewed)
         return True
 

@@ -93,6 +93,7 @@ class Node:
     evicted: frozenset[str] | None = None
     ending: frozenset[str] = frozenset()  # kernels without a grant, of which a process keeps memory
     leaving: Mapping[str, Leaving] | None = None  # by kernel id; None: the agent does not tell
+    moved: Mapping[str, str] = field(default_factory=dict)  # kernels that were moved, and where they are now
     is_away: bool = False
 
     def hundredths_of(self, uuid: str) -> int:
@@ -102,6 +103,11 @@ class Node:
     @cached_property
     def _hundredths(self) -> int:
         return round(WHOLE * self.rule.most)
+
+    @property
+    def told_of(self) -> frozenset[str]:
+        """Return the kernels of which it says that they leave, have left, or were moved."""
+        return (self.evicted or frozenset()) | (self.leaving or {}).keys() | self.moved.keys()
 
     @property
     def can_evict(self) -> bool:

@@ -24,7 +24,14 @@ from jupyter_aliquot.gpu_hook.agent.devices.devices import DeviceReading
 from jupyter_aliquot.gpu_hook.agent.kernels.credit_queues import KernelCreditQueues
 from jupyter_aliquot.gpu_hook.agent.kernels.usage import DeviceUse, KernelUsage, processes_in
 from jupyter_aliquot.gpu_hook.agent.ledger.credit import HasRoom, always
-from jupyter_aliquot.gpu_hook.agent.ledger.journal import Entry, Record, Reservation, remove_folder, show_devices
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import (
+    Entry,
+    Record,
+    Reservation,
+    remove_folder,
+    show_devices,
+    shows_devices,
+)
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Account, DeviceAccount, Ledger
 from jupyter_aliquot.gpu_hook.agent.pages.agent_page import AgentSide
 from jupyter_aliquot.gpu_hook.agent.sessions.acceptor import Acceptor
@@ -115,7 +122,7 @@ class Kernel:
         # processes that were connected to the earlier agent, not yet to this one
         self._expected = WatchedProcesses(self._expected_ended)
         self._unlisted: set[int] = set()  # those that the last look at the devices lacked
-        self._swap, self.entrance = swap, Entrance(folder)
+        self._swap, self.entrance, self.was_moved = swap, Entrance(folder), shows_devices(folder)
         self.residency = self._make_residency(entry)
         self._open()
 
@@ -371,6 +378,7 @@ class Kernel:
             if session.agent_side is not None:
                 session.agent_side.move(parts, *words)
         show_devices(self.folder, [part.uuid for part in parts])
+        self.was_moved = True
         self._ledger.drop_beside(self.kernel_id)
         self.compute.relocated(self)
         log.info("event=moved kernel=%s to=%s generation=%d", self.kernel_id, parts[0].uuid, words[0])

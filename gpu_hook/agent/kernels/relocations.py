@@ -146,6 +146,11 @@ class Relocations:
             return DONE, ""
         return FAILED, self._failed.get(kernel_id) or ("it ended" if kernel is None else "the node agent ended")
 
+    def places(self) -> list[dict[str, str]]:
+        """Return the devices of the kernels that were moved: a gateway that ended meanwhile has the ones before."""
+        moved = (kernel for kernel in self._reservations.kernels if kernel.was_moved and not kernel.is_ending)
+        return [{"kernel_id": kernel.kernel_id, "device": kernel.reservation.parts[0].uuid} for kernel in moved]
+
     def resume(self) -> None:
         """Go on with the moves that an earlier agent had begun to restore; its others have ended."""
         for kernel in self._reservations.kernels:

@@ -180,6 +180,11 @@ def show_devices(folder: Path, uuids: Sequence[str]) -> None:
         log.error("event=devices_not_shown folder=%s error=%r", folder, str(error))
 
 
+def shows_devices(folder: Path) -> bool:
+    """Return whether that link is there: the kernel was moved since its start."""
+    return (folder / _DEVICES).is_symlink()
+
+
 def remove_folder(folder: Path) -> None:
     """Remove a kernel's folder and the plain files and sockets in it.
 

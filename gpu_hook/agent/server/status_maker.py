@@ -218,6 +218,7 @@ class StatusMaker:
             "host_memory_problem": of.overcommit.problem,
             "evicted": list(of.ledger.aside),
             "leaving": [asdict(one) for one in of.evictions.leaving()],
+            "moved": of.relocations.places(),
             **changes,
             "lost_kernels": [describe_lost(reservation) for reservation in of.reservations.lost],
             "foreign_processes": [describe_finding(finding) for finding in of.auditor.findings.foreign],

@@ -83,6 +83,7 @@ class HandAgent:
         # What it tells of those that do not leave.
         self.leaving: dict[str, Leaving] = {}
         self.pinned: set[str] = set()
+        self.moved: dict[str, str] = {}
         self.grants_given: list[str] = []
         self.refuse_next: AliquotError | None = None
         self.keeps_memory: set[str] = set()  # kernels of which a process does, also after a release
@@ -121,7 +122,16 @@ class HandAgent:
         ending = frozenset(self.keeps_memory - self.held.keys())
         told = {one: self.leaving.get(one, Leaving(0)) for one in self.told_to_leave - (self.evicted or set())}
         leaving = {one: leaving for one, leaving in told.items() if one in self.held}
-        return Node("node", "stub", tuple(devices), evicted=evicted, ending=ending, leaving=leaving)
+        facts = {"evicted": evicted, "ending": ending, "leaving": leaving, "moved": dict(self.moved)}
+        return Node("node", "stub", tuple(devices), **facts)
+
+    def move(self, kernel_id: str, index: int) -> None:
+        """Move a kernel to another device, as the agent does once it was told to."""
+        before, device = self.held[kernel_id], self._device(index)
+        quotas = tuple(replace(quota, uuid=device.uuid, index=index) for quota in before.quotas)
+        self.held[kernel_id] = replace(before, quotas=quotas, generation=before.generation + 1)
+        self.moved[kernel_id] = device.uuid
+        self.tell()
 
     async def evict(self, kernel_id: str) -> None:
         await self._answer()

@@ -259,6 +259,10 @@ def test_a_kernel_that_never_used_its_gpu_moves_at_once(a_ring: ARing) -> None:
     assert a_ring.looks("a") == ("True", bare(a_ring.uuid(1)))
     again = a_ring.holder.reserve(kernel_id="a", hundredths=50)["grant"]
     assert again["env"]["CUDA_VISIBLE_DEVICES"] == a_ring.uuid(1), "a restart of the kernel begins there"
+    a_ring.node.end(signal.SIGKILL)
+    a_ring.start()
+    told = [{"kernel_id": "a", "device": a_ring.uuid(1)}]
+    assert a_ring.node.status()["moved"] == told, "a gateway that has the device before asks again"
 
 
 def test_what_cannot_move_is_refused_with_its_reason(a_ring: ARing) -> None:
