@@ -326,6 +326,15 @@ class TestSelfCheck:
         hook.send(protocol.SelfCheckResult(protocol.SelfCheck.QUERY, "two drivers are mapped\n"))
         a_node.until(lambda: a_node.kernel()["interception"] == "failed: two drivers are mapped?")
 
+    def test_a_self_check_that_waits_for_no_answer_is_shown(self, a_node: Any) -> None:
+        hook = a_node.a_hook()
+        hook.socket.shutdown(socket.SHUT_RD)
+        hook.send(protocol.Hello(Role.CHECK, os.getpid(), 1, "fake", ()))
+        a_node.until(lambda: "role=CHECK" in a_node.log())  # before the check, as on a machine that is busy
+        hook.send(protocol.SelfCheckResult(protocol.SelfCheck.ALL, ""))
+        hook.close()
+        a_node.until(lambda: a_node.kernel()["interception"] == "holds")
+
     @pytest.mark.parametrize(("role", "times"), [(Role.PROCESS, 1), (Role.OBSERVER, 1), (Role.CHECK, 2)])
     def test_it_comes_once_and_from_the_kernels_start(self, a_node: Any, role: Role, times: int) -> None:
         """Repeated, it would make the agent write its journal without end, and others wait."""

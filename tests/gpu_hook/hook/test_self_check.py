@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
 
 from jupyter_aliquot.gpu_hook import paths
-from jupyter_aliquot.gpu_hook.protocol.codec import Role, SelfCheck, SelfCheckResult
+from jupyter_aliquot.gpu_hook.protocol.codec import (
+    LARGEST_MESSAGE,
+    SOCKET_NAME,
+    Hello,
+    Role,
+    SelfCheck,
+    SelfCheckResult,
+    unpack,
+)
 
 MIB = 1 << 20
 START = paths.native_dir() / "bin" / "aliquot-kernel-start"
@@ -122,6 +131,19 @@ def test_a_library_that_crashes_at_loading_does_not_keep_the_kernel_from_startin
 
 def test_without_an_agent_the_kernel_starts(a_node: Any) -> None:
     assert start(a_node.hooked_env, "echo", "alive").stdout == "alive\n"
+
+
+def test_the_kernel_does_not_wait_for_an_agent_that_is_busy(a_node: Any) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(a_node.kernel_dir / SOCKET_NAME))
+        listener.listen()
+        assert start(a_node.hooked_env, "echo", "alive").stdout == "alive\n"
+        connection, _ = listener.accept()
+        with connection:
+            hello, check, end = (unpack(data) if (data := connection.recv(LARGEST_MESSAGE)) else None for _ in range(3))
+    assert isinstance(hello, Hello)
+    assert isinstance(check, SelfCheckResult)
+    assert (hello.role, check.passed, end) == (Role.CHECK, SelfCheck.ALL, None)
 
 
 def test_outside_a_kernel_nothing_is_checked() -> None:
