@@ -250,6 +250,7 @@ def make_moves(services: Services) -> Defragmentation:
         services.settings.residency_of,
         move,
         partial(tell_move, services.audit),
+        services.labels,
     )
     return Defragmentation(sources, services.clock, services.log)
 

@@ -86,9 +86,10 @@ class SnapshotSource:
         )
 
     def admission(self) -> AdmissionSnapshot:
-        """Return the grants and the queue now, with the starts that are expected."""
+        """Return the grants and the queue now, with the starts that are expected and the present names."""
         announced = {} if self._own is None else self._own.culler.announced()
-        return self._predicted.filled(self._expected.filled(self._services.admission.snapshot(), announced))
+        found = self._predicted.filled(self._expected.filled(self._services.admission.snapshot(), announced))
+        return found.labelled(self._services.labels())
 
     def _problems_of_agent(self, node: NodeView, admission: AdmissionSnapshot) -> tuple[str, ...]:
         """Return the problems of this machine's agent; none where it serves no kernel.

@@ -47,20 +47,21 @@ class _OneNodeHandler(AliquotHandler):
         if not self.requester.is_admin:
             raise HTTPError(403, "Nodes are cordoned and drained by administrators")
         snapshot = self.sources.snapshot(self.requester)
+        labels = {kernel.id: kernel.label for kernel in snapshot.kernels if kernel.label}
         local = snapshot.ledger.node.name or ("" if snapshot.node.status is None else snapshot.node.status.node)
         names = known_nodes(local, (node.name for node in snapshot.nodes), snapshot.cordons)
         holder = next((one for one in snapshot.ledger.nodes if any(d.uuid == name for d in one.devices)), None)
         if holder is not None:
             statuses = (snapshot.node.status, *(node.status for node in snapshot.nodes))
             status = next((one for one in statuses if one is not None and one.node == holder.name), None)
-            return device_schedule(name, snapshot.cordons.get(name), status, snapshot.ledger)
+            return device_schedule(name, snapshot.cordons.get(name), status, snapshot.ledger, labels)
         if name not in names:
             raise HTTPError(404, f"Requested the node {name}, but the nodes are {', '.join(names) or 'not known yet'}")
         if name == local:
-            return node_schedule(name, snapshot.cordons.get(name), snapshot.node.status, snapshot.ledger)
+            return node_schedule(name, snapshot.cordons.get(name), snapshot.node.status, snapshot.ledger, labels)
         status = next((node.status for node in snapshot.nodes if node.name == name), None)
         ledger = snapshot.ledger if name in {one.name for one in snapshot.ledger.others} else None
-        return node_schedule(name, snapshot.cordons.get(name), status, ledger)
+        return node_schedule(name, snapshot.cordons.get(name), status, ledger, labels)
 
 
 class NodeHandler(_OneNodeHandler):

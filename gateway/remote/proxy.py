@@ -20,6 +20,7 @@ from jupyter_aliquot.gateway.api.base import AliquotHandler
 from jupyter_aliquot.gateway.api.events import EventsHandler
 from jupyter_aliquot.gateway.api.jupyter import with_cause
 from jupyter_aliquot.gateway.api.kernels import KernelHandler, KernelsHandler
+from jupyter_aliquot.gateway.api.quota import QueueHandler
 from jupyter_aliquot.gateway.api.routes import SizesHandler, StatusHandler
 from jupyter_aliquot.gateway.kernels.sessions import SessionLabels
 from jupyter_aliquot.gateway.sizes.environment import default_size
@@ -121,14 +122,14 @@ def check_owner(handler: AliquotHandler) -> None:
         )
 
 
-def relabel(kernels: list[_Report], labels: Mapping[str, str]) -> None:
+def relabel(kernels: list[_Report], labels: Mapping[str, str], id_field: str = "id") -> None:
     """Label the user's own kernels with this server's notebooks.
 
     A kernel that another user shares keeps its owner's label.
     """
     for kernel in kernels:
         if kernel.get("access", "own") == "own":
-            kernel["label"] = labels.get(kernel["id"], kernel["label"])
+            kernel["label"] = labels.get(kernel[id_field], kernel["label"])
 
 
 async def _answer_labelled(handler: ProxyHandler, told_others: Callable[[], Awaitable[None] | None]) -> None:
@@ -175,6 +176,22 @@ class RemoteKernelHandler(ProxyHandler, KernelHandler):
         await _answer_labelled(self, partial(KernelHandler.get, self, kernel_id))
 
 
+class RemoteQueueHandler(ProxyHandler):
+    """Answer the gateway's queue."""
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        check_owner(self)
+        report = await self.gateway_report()
+        labels = SessionLabels(self.session_manager).labels()
+        try:
+            relabel(report.get("requests", []), labels, "kernel_id")
+        except (AttributeError, KeyError, TypeError) as error:
+            raise self.unreadable(f"its requests are {type(report.get('requests')).__name__}") from error
+        self.answer(report)
+
+
 class RemoteSizesHandler(ProxyHandler):
     """Answer the gateway's sizes, and the size that this server's variables set as default."""
 
@@ -195,6 +212,7 @@ _OVERRIDES: dict[type[RequestHandler], type[RequestHandler]] = {
     StatusHandler: RemoteStatusHandler,
     KernelsHandler: RemoteKernelsHandler,
     KernelHandler: RemoteKernelHandler,
+    QueueHandler: RemoteQueueHandler,
     SizesHandler: RemoteSizesHandler,
     EventsHandler: RemoteEventsHandler,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -122,6 +122,16 @@ class AdmissionSnapshot:
     ledger: LedgerSnapshot = field(default_factory=LedgerSnapshot)
     pending: tuple[Pending, ...] = ()
     releasing: frozenset[str] = frozenset()
+
+    def labelled(self, labels: Mapping[str, str]) -> AdmissionSnapshot:
+        """Return it with the present names of notebooks, by kernel id, in the queue.
+
+        A request has the name that its kernel had at its start.
+        """
+        if all(labels.get(entry.kernel_id, entry.label) == entry.label for entry in self.queue):
+            return self
+        queue = tuple(replace(one, label=labels.get(one.kernel_id) or one.label) for one in self.queue)
+        return replace(self, queue=queue)
 
     @property
     def node(self) -> Node:

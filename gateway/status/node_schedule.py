@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from jupyter_aliquot.gateway.base.clock import iso_moment
 from jupyter_aliquot.gateway.reports import status as reports
@@ -13,6 +14,7 @@ from jupyter_aliquot.gpu_hook.client.reports import KernelStatus, NodeStatus
 _OTHERS = "another program of that machine has it, and the gateway cannot have it leave"
 _RELEASED = "it was released, but a process of it keeps memory: end that process"
 _NO_COPY = "the host has no memory for its copy now; it is tried again"
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _NO_EVICTION = "the node agent is of a version that evicts no kernels"
 
 
@@ -24,18 +26,22 @@ def cordon_report(cordon: Cordon | None) -> reports.Cordon | None:
 
 
 def node_schedule(
-    name: str, cordon: Cordon | None, status: NodeStatus | None, ledger: LedgerSnapshot | None
+    name: str,
+    cordon: Cordon | None,
+    status: NodeStatus | None,
+    ledger: LedgerSnapshot | None,
+    labels: Mapping[str, str] = _NO_LABELS,
 ) -> reports.NodeSchedule:
     """Return the report for administrators.
 
     ``status`` is the last report of the node's agent. ``ledger`` is None for a node on which the
-    gateway starts no kernels.
+    gateway starts no kernels. ``labels`` are the present names of notebooks by kernel id.
     """
     holdings = {} if ledger is None else _there(name, ledger)
-    labels = {} if status is None else {one.kernel_id: one for one in status.kernels}
-    own = [_own(ledger, one, labels) for one in holdings.values() if ledger is not None]
+    known = {} if status is None else {one.kernel_id: one for one in status.kernels}
+    own = [_own(ledger, one, known, labels) for one in holdings.values() if ledger is not None]
     ending = {} if ledger is None else ledger.ending
-    others = [_other(one, one.kernel_id in ending) for one in labels.values() if one.kernel_id not in holdings]
+    others = [_other(one, one.kernel_id in ending) for one in known.values() if one.kernel_id not in holdings]
     return {
         "name": name,
         "cordon": cordon_report(cordon),
@@ -45,14 +51,18 @@ def node_schedule(
 
 
 def device_schedule(
-    uuid: str, cordon: Cordon | None, status: NodeStatus | None, ledger: LedgerSnapshot
+    uuid: str,
+    cordon: Cordon | None,
+    status: NodeStatus | None,
+    ledger: LedgerSnapshot,
+    labels: Mapping[str, str] = _NO_LABELS,
 ) -> reports.NodeSchedule:
     """Return the report of one device: its cordon, and the kernels that have a part of it."""
     held = {one for one, holding in ledger.holdings.items() if any(q.uuid == uuid for q in holding.grant.quotas)}
     listed = () if status is None else status.kernels
     told = {one.kernel_id for one in listed if any(device.uuid == uuid for device in one.devices)}
     node = next((one.name for one in ledger.others if any(d.uuid == uuid for d in one.devices)), ledger.node.name)
-    found = node_schedule(node, cordon, status, ledger)
+    found = node_schedule(node, cordon, status, ledger, labels)
     found["name"], found["kernels"] = uuid, [one for one in found["kernels"] if one["kernel_id"] in held | told]
     return found
 
@@ -69,11 +79,14 @@ def _there(name: str, ledger: LedgerSnapshot) -> Mapping[str, Holding]:
     return {one: held for one, held in ledger.holdings.items() if held.grant.node not in others}
 
 
-def _own(ledger: LedgerSnapshot, holding: Holding, labels: Mapping[str, KernelStatus]) -> reports.NodeKernel:
+def _own(
+    ledger: LedgerSnapshot, holding: Holding, known: Mapping[str, KernelStatus], labels: Mapping[str, str]
+) -> reports.NodeKernel:
     state, reason = _state(ledger, holding)
-    known = labels.get(holding.grant.kernel_id)
-    label = holding.requester.label or ("" if known is None else known.label)
-    return _kernel(holding.grant.kernel_id, holding.grant.owner, label, state, reason)
+    kernel_id = holding.grant.kernel_id
+    at_agent = known[kernel_id].label if kernel_id in known else ""
+    label = labels.get(kernel_id) or holding.requester.label or at_agent
+    return _kernel(kernel_id, holding.grant.owner, label, state, reason)
 
 
 def _state(ledger: LedgerSnapshot, holding: Holding) -> tuple[str, str]:

@@ -6,8 +6,8 @@ Needs no gateway, no token and no browser.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -35,7 +35,7 @@ from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, Gateway
 from jupyter_aliquot.gateway.terminal.tables import console, ended_table, status_view
 from jupyter_aliquot.gateway.terminal.watch import watch_view
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query, read_status
-from jupyter_aliquot.gpu_hook.client.reports import UnreadableReportError
+from jupyter_aliquot.gpu_hook.client.reports import NodeStatus, UnreadableReportError
 
 from .base import JSON_FLAG, Command
 
@@ -95,6 +95,7 @@ class StatusCommand(Command):
         except (AgentClientError, UnreadableReportError) as error:
             return _view_elsewhere(gateways, str(error))
         told = _asked_of(gateways)
+        status = _named_by(told.kernels or (), status)
         ended = ended_kernels(told.kernels or ())
         return Group(
             *message_lines(told.message),
@@ -117,8 +118,11 @@ class StatusCommand(Command):
             there = f". Read {gateways.elsewhere[-1].url}aliquot/api/v1/status instead" if gateways.elsewhere else ""
             raise CommandError(f"{error}{there}") from None
         told = _asked_of(gateways)
+        labels = _labels(told.kernels or ())
+        kernels = [{**one, "label": labels.get(one["kernel_id"], one["label"])} for one in answer["kernels"]]
         return {
             **{name: value for name, value in answer.items() if name not in {"id", "ok"}},
+            "kernels": kernels,
             "queue": None if told.kernels is None else waiting_kernels(told.kernels),
             "doubtful": doubtful_kernels(told.kernels or ()),
             "ended": ended_kernels(told.kernels or ()),
@@ -162,6 +166,17 @@ def _asked_of(gateways: Gateways) -> _OfGateway:
         return _OfGateway(problem=str(error) if gateways.elsewhere else "")
     except (AttributeError, KeyError, TypeError):
         return _OfGateway(problem=_no_aliquot(gateways) if gateways.elsewhere else "")
+
+
+def _labels(kernels: Iterable[_Answer]) -> dict[str, str]:
+    return {kernel["id"]: kernel["label"] for kernel in kernels if kernel["label"]}
+
+
+def _named_by(kernels: Iterable[_Answer], status: NodeStatus) -> NodeStatus:
+    """Return the agent's status with the gateway's names, which follow renames: the agent has those at the start."""
+    labels = _labels(kernels)
+    named = tuple(replace(one, label=labels.get(one.kernel_id, one.label)) for one in status.kernels)
+    return replace(status, kernels=named)
 
 
 def _no_aliquot(gateways: Gateways) -> str:

@@ -34,7 +34,8 @@ class MoveSources:
     """The state that a plan is made of, and the acts of its run.
 
     ``move`` moves a kernel to a GPU of its node, and returns when it is there; it raises AliquotError.
-    ``tell`` writes the audit: the node, who ran the plan, and a line about a move.
+    ``tell`` writes the audit: the node, who ran the plan, and a line about a move. ``labels`` returns the
+    present names of notebooks by kernel id.
     """
 
     admission: Callable[[], AdmissionSnapshot]
@@ -42,6 +43,7 @@ class MoveSources:
     residency_of: Callable[[Request], str]
     move: Callable[[str, str], Awaitable[object]]
     tell: Callable[[str, str, str], None]
+    labels: Callable[[], Mapping[str, str]] = dict
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class Defragmentation:
         *node*: on that node alone. Raises RequestError for a size that is none.
         """
         shown = await self._plan(size, node)
-        names = owners(self._sources.admission().ledger)
+        names = owners(self._sources.admission().ledger, self._sources.labels())
         return {
             "size": None if shown.size is None else _size_report(shown.size),
             "node": None if shown.node is None else shown.node.name,
@@ -108,7 +110,7 @@ class Defragmentation:
         if shown.node is None or not digest or shown.digest != digest:
             why = f"the plan is {shown.digest} now" if shown.digest else shown.plan.reason or "no move is needed"
             raise GrantError(f"The plan {digest[:20]} is not made any more: {why}. Nothing moved; look at it again")
-        moves = tuple(_move_reports(shown, owners(self._sources.admission().ledger)))
+        moves = tuple(_move_reports(shown, owners(self._sources.admission().ledger, self._sources.labels())))
         self._run = _Run(by, self._clock.wall(), shown.node.name, moves)
         self._task = asyncio.create_task(self._move_all(shown.plan.moves), name="aliquot-moves")
 

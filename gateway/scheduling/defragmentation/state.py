@@ -80,6 +80,7 @@ def _why_it_stays(holding: Holding, kernel: KernelStatus | None) -> str:
     return _OLD_AGENT if told is None else told
 
 
-def owners(ledger: LedgerSnapshot) -> Mapping[str, tuple[str, str]]:
-    """Return the owner and the label of each kernel of this gateway."""
-    return {one: (held.grant.owner, held.requester.label) for one, held in ledger.holdings.items()}
+def owners(ledger: LedgerSnapshot, labels: Mapping[str, str]) -> Mapping[str, tuple[str, str]]:
+    """Return the owner and the label of each kernel of this gateway; *labels* are the present ones of notebooks."""
+    holdings = ledger.holdings.items()
+    return {one: (held.grant.owner, labels.get(one) or held.requester.label) for one, held in holdings}

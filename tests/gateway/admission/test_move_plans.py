@@ -47,6 +47,7 @@ class Scene:
         self.grants = {"a": a_grant("a", 0), "b": a_grant("b", 1)}
         self.why: dict[str, str | None] = {"a": "", "b": ""}
         self.fails = ""
+        self.labels: dict[str, str] = {}
         self.moved: list[tuple[str, str]] = []
         self.audit: list[tuple[str, str, str]] = []
         self.waits: asyncio.Event | None = None
@@ -57,6 +58,7 @@ class Scene:
             lambda request: "vmm",
             self.move,
             lambda *told: self.audit.append(told),
+            lambda: self.labels,
         )
         self.plans = Defragmentation(sources, self.clock, logging.getLogger("test"))
 
@@ -103,6 +105,9 @@ async def test_the_plan_that_was_shown_runs_and_is_audited(a_scene: Scene) -> No
     plan = await a_scene.plans.report("gpu-1")
     (move,) = plan["moves"]
     assert (move["kernel_id"], move["owner"], move["label"]) == ("a", "ada", "a.ipynb")
+    a_scene.labels["a"] = "renamed.ipynb"
+    [move] = (await a_scene.plans.report("gpu-1"))["moves"]
+    assert move["label"] == "renamed.ipynb"
     assert (move["source_index"], move["target_index"], move["memory_bytes"]) == (0, 1, 1 << 30)
     assert [(gpu["free_gpus"], gpu["free_gpus_after"]) for gpu in plan["gpus"]] == [(0.5, 1.0), (0.5, 0.0)]
     assert a_scene.moved == []

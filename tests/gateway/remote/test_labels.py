@@ -17,3 +17,9 @@ def test_own_kernels_have_the_labels_of_this_server_and_shared_ones_their_owners
     relabel(kernels, {kernel_id: "my.ipynb" for kernel_id in ours})
     labels = [kernel["label"] for kernel in kernels]
     assert labels == ["my.ipynb", "hers.ipynb", "hers.ipynb", "at the gateway", "my.ipynb"]
+
+
+def test_requests_in_the_queue_have_the_labels_of_this_server() -> None:
+    requests = [{"kernel_id": "mine", "label": "old.ipynb"}, {"kernel_id": "elsewhere", "label": "python3"}]
+    relabel(requests, {"mine": "new.ipynb"}, "kernel_id")
+    assert [one["label"] for one in requests] == ["new.ipynb", "python3"]
