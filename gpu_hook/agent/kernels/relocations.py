@@ -178,13 +178,14 @@ class Relocations:
 
     def _look_at_leaving(self, move: _Relocation, record: LeaseRecord) -> None:
         state, pid = move.kernel.residency.state, _find_entering(move.kernel)
-        if record.is_beginning is not None:
+        is_empty = state is KernelState.STARTING and not move.kernel.processes_on_devices
+        if record.is_beginning is not None and not is_empty:
             return
-        if why := _why_it_stays(move, record, pid):
+        if why := self._why_lost(move) or _why_it_stays(move, record, pid):
             self._fail(move, record, why)
         elif pid is not None:
             pass  # on the device that it leaves; others wait until the move ended
-        elif state is KernelState.STARTING and not move.kernel.processes_on_devices:
+        elif is_empty:
             self._ledger.change_sides(move.kernel.kernel_id)
             move.kernel.arrive()  # it has nothing on a device
             move.kernel.write_journal()
@@ -207,10 +208,17 @@ class Relocations:
         if facts.state is KernelState.STARTING:
             self._return(move, record, "its process ended")
         elif facts.state is KernelState.CHECKPOINTED and record.is_beginning is None and kernel.residency.may_return:
-            if facts.refusal is not None and facts.refusal.at >= move.began:
+            if why := self._why_lost(move):
+                self._return(move, record, why)
+            elif facts.refusal is not None and facts.refusal.at >= move.began:
                 self._return(move, record, facts.refusal.text)
             elif now - move.began >= PATIENCE_SECONDS and not kernel.is_expecting:
                 self._return(move, record, f"its new GPU had no room for {PATIENCE_SECONDS:.0f} s")
+
+    def _why_lost(self, move: _Relocation) -> str:
+        """Return why a kernel cannot go on to the device that it moves to; empty: that is still there."""
+        uuid = move.target.uuid
+        return f"device {uuid}, to which it moved, is gone from this node" if self._ledger.is_lost(uuid) else ""
 
     def _return(self, move: _Relocation, record: LeaseRecord, why: str) -> None:
         """Have a kernel be restored where it was."""

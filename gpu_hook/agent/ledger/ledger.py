@@ -138,9 +138,7 @@ class Ledger:
         found = {device.uuid: device for device in devices}
         missing = {uuid for uuid in self._devices if uuid not in found}
         if missing:
-            # A kernel whose memory is out reserves nothing there, and still has its part.
-            used = {account.part.uuid for accounts in self._kernels.values() for account in accounts}
-            found.update((uuid, self._devices[uuid]) for uuid in missing & used)
+            found.update((uuid, self._devices[uuid]) for uuid in missing if self.is_used(uuid))
         self._devices = dict(sorted(found.items(), key=lambda item: item[1].index))
         self._lost = (set(lost) | missing) & set(found)
         self._states = {key: state for key, state in self._states.items() if key[0] in found}
@@ -165,8 +163,12 @@ class Ledger:
         return tuple(self._devices.values())
 
     def is_used(self, uuid: str) -> bool:
-        """Return whether a kernel has a part of the device."""
-        return any(account.part.uuid == uuid for accounts in self._kernels.values() for account in accounts)
+        """Return whether a kernel has a part of the device, or moves from or to it.
+
+        A kernel whose memory is out reserves nothing there, and still has its part.
+        """
+        parts = (account.part for accounts in self._kernels.values() for account in accounts)
+        return any(part.uuid == uuid for part in (*parts, *self._beside.values()))
 
     def is_lost(self, uuid: str) -> bool:
         return uuid in self._lost

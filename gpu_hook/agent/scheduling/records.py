@@ -196,7 +196,7 @@ class LeaseRecord:
             expected_rest_seconds=self.habits.expected_rest(now.monotonic),
             moving_since=facts.since,
             movable_at=self._movable_at(now.monotonic),
-            is_asked_out=(self._was_idle and (self.asked_out_at is not None or self.is_relocating))
+            is_asked_out=(self._was_idle and (self.asked_out_at is not None or self._is_to_leave))
             or (self.stays_out and not self.is_relocating),
         )
 
@@ -281,6 +281,11 @@ class LeaseRecord:
         A kernel that cannot leave may still grow.
         """
         return (self.is_kept_out or self.is_evicted or self.is_relocating) and self.facts.is_swappable
+
+    @property
+    def _is_to_leave(self) -> bool:
+        """Return whether it has memory to take out for a move to another device."""
+        return self.is_relocating and self.facts.state is not KernelState.STARTING
 
     @property
     def why_kept_out(self) -> Reason:

@@ -299,6 +299,28 @@ def test_the_state_of_a_device_follows_each_change_of_what_it_is_made_of() -> No
                 assert kept.device_states(word) == a_book(held, *words).device_states(word), (words, change)
 
 
+@pytest.mark.parametrize("is_crossing", [False, True])
+@pytest.mark.parametrize("lost", "AB")
+def test_a_device_that_is_lost_during_a_move_stays_known_until_the_move_ended(lost: str, is_crossing: bool) -> None:
+    ledger = Ledger()
+    facts = [DeviceFacts(uuid, at, "card", 1000) for at, uuid in enumerate("AB")]
+    ledger.set_devices(facts)
+    ledger.reserve("k", [Part("A", 0, 60, 600)])
+    ledger.hold_beside("k", Part("B", 1, 60, 600))
+    if is_crossing:
+        ledger.change_sides("k")
+    for _ in range(2):
+        ledger.set_devices(one for one in facts if one.uuid != lost)
+        assert (ledger.is_used(lost), ledger.is_lost(lost)) == (True, True)
+        assert [state.uuid for state in ledger.device_states()] == ["A", "B"]
+        ledger.check()
+    ledger.drop_beside("k")
+    ledger.check()
+    ledger.release("k")
+    ledger.set_devices(one for one in facts if one.uuid != lost)
+    assert [state.uuid for state in ledger.device_states()] == [{"A": "B", "B": "A"}[lost]]
+
+
 def test_a_kernel_that_moves_has_both_parts_until_it_is_there() -> None:
     ledger = Ledger()
     ledger.set_devices([DeviceFacts(uuid, at, "card", 1000) for at, uuid in enumerate("AB")])
