@@ -51,15 +51,13 @@ class Evictions:
         self._changed = changed
 
     def evict(self, kernel_id: str) -> bool:
-        """Have a kernel leave its devices, now or after its work there.
+        """Have a kernel leave its devices, now or after its work there; one that is being moved, after its move.
 
         Return whether it has left. Raises Refused for a kernel whose memory cannot leave, and where
         the host has no memory for its copy.
         """
         kernel = self._find(kernel_id)
         record = self._leases.record(kernel_id)
-        if self._ledger.is_moving(kernel_id):
-            raise Refused("conflict", f"kernel {kernel_id} is being moved to another GPU; try again when it is there")
         if record is None or not record.facts.is_swappable:
             why = "its memory is not known yet" if record is None else record.facts.mode_reason
             raise Refused("conflict", f"kernel {kernel_id} cannot be swapped out: {why}")
@@ -115,6 +113,8 @@ class Evictions:
         if kernel.is_evicted != is_evicted:
             kernel.is_evicted = is_evicted
             kernel.write_journal()
+        if self._ledger.is_moving(kernel.kernel_id):
+            return self._leases.notify()  # the end of its move evicts it
         self._leases.evict(kernel.kernel_id, is_evicted=is_evicted)
 
     def _check_room(self, kernel: Kernel) -> None:

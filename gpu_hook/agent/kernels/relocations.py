@@ -208,7 +208,7 @@ class Relocations:
         if facts.state is KernelState.STARTING:
             self._return(move, record, "its process ended")
         elif facts.state is KernelState.CHECKPOINTED and record.is_beginning is None and kernel.residency.may_return:
-            if why := self._why_lost(move):
+            if why := self._why_lost(move) or _why_called_off(kernel):
                 self._return(move, record, why)
             elif facts.refusal is not None and facts.refusal.at >= move.began:
                 self._return(move, record, facts.refusal.text)
@@ -244,6 +244,8 @@ class Relocations:
         del self._moving[move.kernel.kernel_id]
         _let_in(move.kernel)
         record.is_relocating = False
+        if move.kernel.is_evicted:
+            self._leases.evict(move.kernel.kernel_id)
         self._changed()
         self._leases.notify()
 
@@ -257,6 +259,10 @@ def _why_busy(kernel: Kernel, record: LeaseRecord) -> str:
     if kernel.activity is not None and kernel.activity.work:
         return "it is busy: a cell runs"
     return f"it is busy: {record.idle_reason}" if record.idle_since is None else ""
+
+
+def _why_called_off(kernel: Kernel) -> str:
+    return "it is evicted" if kernel.is_evicted else ""
 
 
 def _find_entering(kernel: Kernel) -> int | None:
@@ -279,6 +285,8 @@ def _let_in(kernel: Kernel) -> None:
 def _why_it_stays(move: _Relocation, record: LeaseRecord, entering: int | None) -> str:
     """Return why a kernel does not leave its device; empty: it may yet. *entering*: a process that begins CUDA."""
     facts, processes = move.kernel.residency.facts(), len(move.kernel.processes_on_devices)
+    if why := _why_called_off(move.kernel):
+        return why
     if processes > 1:
         return f"{processes} of its processes use the GPU"
     if facts.state in LEASE_HELD and record.idle_since is None:

@@ -455,7 +455,7 @@ class Reservations:
             kernel.restore(entry)
         else:
             kernel.write_journal()
-        if entry.is_evicted:  # after it is known which processes are still to come back
+        if entry.is_evicted and entry.moves_to is None:  # after it is known which processes are still to come back
             self._leases.evict(kernel.kernel_id)
         return kernel
 

@@ -395,3 +395,23 @@ def test_the_next_agent_lets_processes_begin_cuda_after_a_move_that_is_over(a_ri
     assert second.ask("fill") == "full"
     assert second.ask("look") == f"True {bare(a_ring.uuid(0))}"
     assert a_ring.looks("a") == ("True", bare(a_ring.uuid(0)))
+
+
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["the same agent", "the next agent"])
+def test_an_eviction_waits_for_the_end_of_a_move(a_ring: ARing, is_replaced: bool) -> None:
+    hold = a_ring.restart_held("cuCheckpointProcessRestore")
+    a_ring.processes["a"].ask("fill")
+    a_ring.move("a", 1)
+    a_ring.is_in("a", "restoring")
+    assert a_ring.holder.ask("evict", kernel_id="a") == {"id": 1, "ok": True, "is_out": False}
+    assert a_ring.reserved() == [50, 100]
+    if is_replaced:
+        a_ring.node.end(signal.SIGKILL)
+    hold.unlink()
+    if is_replaced:
+        a_ring.start()
+    assert a_ring.outcome("a", 1) == ("done", "")
+    a_ring.node.until(lambda: a_ring.node.status()["evicted"] == ["a"] or None, 60)
+    assert a_ring.reserved() == [0, 50]
+    assert a_ring.holder.ask("readmit", kernel_id="a")["ok"]
+    assert a_ring.looks("a") == ("True", bare(a_ring.uuid(1)))

@@ -73,6 +73,17 @@ def test_a_move_waits_for_a_process_that_begins_cuda(moving: Moving) -> None:
     assert (moving.ended(), moving.reserved) == (("done", ""), [0, 50])
 
 
+def test_an_eviction_calls_off_a_move_that_has_not_left(moving: Moving) -> None:
+    moving.enter()
+    moving.begin()
+    assert moving.holder.ask("evict", kernel_id="k")["ok"]
+    assert moving.ended() == ("failed", "it is evicted")
+    moving.node.until(lambda: moving.node.status()["evicted"] == ["k"] or None, 30)
+    assert moving.reserved == [0, 0]
+    assert moving.holder.ask("readmit", kernel_id="k")["ok"]
+    assert moving.reserved == [50, 0]
+
+
 def test_a_move_to_a_device_that_is_lost_meanwhile_is_called_off(moving: Moving) -> None:
     moving.enter()
     moving.begin()
