@@ -58,11 +58,12 @@ class Worker(threading.Thread):
             self.steps += 1
 
     def _step(self) -> None:
+        """Take a step at random. The first buffer stays, and can be swapped out: some memory always leaves."""
         choice = self._random.random()
         if len(self._buffers) < (MOST if choice < 0.4 else 2):
             self._allocate()
         elif choice < 0.6:
-            pointer, _ = self._buffers.pop(self._random.randrange(len(self._buffers)))
+            pointer, _ = self._buffers.pop(self._random.randrange(1, len(self._buffers)))
             call("cuMemFree_v2", U64(pointer))
         elif choice < 0.8:
             self._launch(self._random.randrange(len(self._buffers)))
@@ -70,7 +71,7 @@ class Worker(threading.Thread):
             self.check(self._random.randrange(len(self._buffers)))
 
     def _allocate(self) -> None:
-        size, pointer = self._random.choice(SIZES), U64()
+        size, pointer = self._random.choice(SIZES) if self._buffers else SIZES[-1], U64()
         content = self._random.randbytes(size)
         call("cuMemAlloc_v2", ctypes.byref(pointer), SIZE(size))
         call("cuMemcpyHtoD_v2", pointer, content, SIZE(size))
