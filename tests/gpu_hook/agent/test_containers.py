@@ -37,7 +37,7 @@ def test_the_folder_of_a_kernel_opens_for_any_user_and_the_folders_above_are_lis
     above = 0o711 if os.geteuid() == 0 else 0o700
     assert [mode_of(path) for path in (a_node.folder, a_node.folder / "kernels")] == [above, above]
     assert [mode_of(path) for path in (folder, folder / "hook.sock", folder / "grant.json")] == [0o711, 0o666, 0o600]
-    assert {path.name for path in folder.iterdir()} == {"hook.sock", "grant.json"}
+    assert {path.name for path in folder.iterdir()} == {"hook.sock", "grant.json", "entrance"}
 
 
 AS_ANOTHER = """

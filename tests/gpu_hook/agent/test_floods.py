@@ -64,9 +64,8 @@ class TestRequestsThatWait:
         ledger = Ledger()
         ledger.set_devices([DeviceFacts("GPU-a", 0, "a", 1024 * MIB)])
         ledger.reserve("k", [Part("GPU-a", 0, 50, 512 * MIB)])
-        queues = KernelCreditQueues(
-            ledger, "k", (0, protocol.HOST_MEMORY), self.sessions, 0.2, lambda *_: True, lambda: None
-        )
+        answers = (lambda *_: True, lambda: None, lambda *_: None)
+        queues = KernelCreditQueues(ledger, "k", (0, protocol.HOST_MEMORY), self.sessions, 0.2, *answers)
         queues.hold()
         return queues
 
