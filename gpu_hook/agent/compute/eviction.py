@@ -58,7 +58,7 @@ class Evictions:
         self._exiles.pop(kernel_id, None)
 
     def pardon(self, kernel_id: str) -> None:
-        """Let a kernel return at once: it is production now."""
+        """Let a kernel return at once: it is production now, or on another device."""
         if self.is_out(kernel_id):
             self._leases.let_in(kernel_id)
         self.forget(kernel_id)

@@ -134,6 +134,7 @@ class ComputeKeeper:
         self._schedule()
 
     def relocated(self, kernel: Owner) -> None:
+        self._evictions.pardon(kernel.kernel_id)
         for record in [one for one in self._records.values() if one.owner is kernel]:
             self._remove(record)
             self._enter(record)

@@ -25,7 +25,7 @@ from .reservations import Refused, Reservations
 log = logging.getLogger(__name__)
 
 # A kernel that has not left its device by then stays there.
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 120.0  # from its last step
 _MOST_OUTCOMES = 256
 MOVING, DONE, FAILED = "moving", "done", "failed"
 
@@ -75,14 +75,18 @@ class Relocations:
             return "its node agent runs without --experimental-moves"
         if record is None or kernel.is_ending:
             return "it ends"
-        return self._why_never(kernel) or _why_busy(kernel, record) or kernel.residency.why_immovable(facts)
+        return (
+            _why_called_off(kernel, record)
+            or self._why_never(kernel)
+            or _why_busy(kernel, record)
+            or kernel.residency.why_immovable(facts)
+        )
 
     def _why_never(self, kernel: Kernel) -> str:
         """Return why a kernel stays, whatever it does; empty: it need not."""
         processes = len(kernel.processes_on_devices)
         found = {
             "it is on more than one GPU": len(kernel.reservation.parts) != 1,
-            "it is evicted": kernel.is_evicted,
             "its processes have not come back to the node agent yet": kernel.is_expecting,
             "its process has not started": not kernel.pids,
             "its container has its own GPU alone": kernel.reservation.pod is not None
@@ -160,7 +164,8 @@ class Relocations:
             elif record is not None:
                 (account,), now = kernel.accounts, read_moment().monotonic
                 self._moving[kernel.kernel_id] = _Relocation(kernel, account.part, now, True, is_coming=True)
-                record.is_relocating = True  # until its process is back, which alone can be restored
+                # is_relocating: until its process is back, which alone can be restored
+                record.is_relocating = record.is_arriving = True
 
     def look(self, kernel_id: str) -> None:
         """Take the next step of a move. Called after each change of a kernel's lease, and every second."""
@@ -198,21 +203,21 @@ class Relocations:
         self._ledger.change_sides(kernel.kernel_id)
         kernel.residency.cross(source, move.target.uuid)
         kernel.write_journal()
-        move.is_coming = True
+        move.is_coming = record.is_arriving = True
         self._bring_in(record)
 
     def _look_at_coming(self, move: _Relocation, record: LeaseRecord) -> None:
-        kernel, facts, now = move.kernel, move.kernel.residency.facts(), read_moment().monotonic
+        kernel, facts = move.kernel, move.kernel.residency.facts()
         if record.is_relocating and not kernel.is_expecting:
             self._bring_in(record)
         if facts.state is KernelState.STARTING:
             self._return(move, record, "its process ended")
         elif facts.state is KernelState.CHECKPOINTED and record.is_beginning is None and kernel.residency.may_return:
-            if why := self._why_lost(move) or _why_called_off(kernel):
+            if why := self._why_lost(move) or ("it is evicted" if kernel.is_evicted else ""):
                 self._return(move, record, why)
             elif facts.refusal is not None and facts.refusal.at >= move.began:
                 self._return(move, record, facts.refusal.text)
-            elif now - move.began >= PATIENCE_SECONDS and not kernel.is_expecting:
+            elif is_overdue(move.began, facts.since, read_moment().monotonic) and not kernel.is_expecting:
                 self._return(move, record, f"its new GPU had no room for {PATIENCE_SECONDS:.0f} s")
 
     def _why_lost(self, move: _Relocation) -> str:
@@ -224,6 +229,7 @@ class Relocations:
         """Have a kernel be restored where it was."""
         kernel = move.kernel
         self._ledger.change_sides(kernel.kernel_id)
+        record.is_arriving = False
         if kernel.residency.crossing is not None:
             kernel.residency.cross(move.target.uuid, kernel.reservation.parts[0].uuid)
         self._fail(move, record, why)
@@ -243,7 +249,7 @@ class Relocations:
     def _finish(self, move: _Relocation, record: LeaseRecord) -> None:
         del self._moving[move.kernel.kernel_id]
         _let_in(move.kernel)
-        record.is_relocating = False
+        record.is_relocating = record.is_arriving = False
         if move.kernel.is_evicted:
             self._leases.evict(move.kernel.kernel_id)
         self._changed()
@@ -261,8 +267,16 @@ def _why_busy(kernel: Kernel, record: LeaseRecord) -> str:
     return f"it is busy: {record.idle_reason}" if record.idle_since is None else ""
 
 
-def _why_called_off(kernel: Kernel) -> str:
-    return "it is evicted" if kernel.is_evicted else ""
+def _why_called_off(kernel: Kernel, record: LeaseRecord) -> str:
+    """Return why a kernel is to leave its device in another way; empty: it is not."""
+    if kernel.is_evicted:
+        return "it is evicted"
+    return "normal-priority work needs the time of its GPU" if record.is_kept_out else ""
+
+
+def is_overdue(began: float, step: float, now: float) -> bool:
+    """Return whether a move that began at a time has made no step for too long. *step*: when the last one was."""
+    return now - max(began, step) >= PATIENCE_SECONDS
 
 
 def _find_entering(kernel: Kernel) -> int | None:
@@ -285,7 +299,7 @@ def _let_in(kernel: Kernel) -> None:
 def _why_it_stays(move: _Relocation, record: LeaseRecord, entering: int | None) -> str:
     """Return why a kernel does not leave its device; empty: it may yet. *entering*: a process that begins CUDA."""
     facts, processes = move.kernel.residency.facts(), len(move.kernel.processes_on_devices)
-    if why := _why_called_off(move.kernel):
+    if why := _why_called_off(move.kernel, record):
         return why
     if processes > 1:
         return f"{processes} of its processes use the GPU"
@@ -297,7 +311,7 @@ def _why_it_stays(move: _Relocation, record: LeaseRecord, entering: int | None) 
         return facts.refusal.text
     if facts.mode_reason:
         return facts.mode_reason
-    if read_moment().monotonic - move.began < PATIENCE_SECONDS:
+    if not is_overdue(move.began, facts.since, read_moment().monotonic):
         return ""
     if entering is not None:
         return f"process {entering} of it has been beginning CUDA for {PATIENCE_SECONDS:.0f} s"

@@ -158,7 +158,7 @@ class LeaseRecord:
         self._answer_seconds = answer_seconds
         self._known_since = now
         self._patience = patience or Patience()
-        self._was_idle = False
+        self._was_idle = self.is_arriving = False
         self._gave_up_at: float | None = None
         self._stopped: Activity | None = None  # its relay's last report when an interrupt ended a wait
 
@@ -278,9 +278,10 @@ class LeaseRecord:
     def stays_out(self) -> bool:
         """Return whether it is kept out.
 
-        A kernel that cannot leave may still grow.
+        A kernel that cannot leave may still grow. One that arrives on another device comes in there.
         """
-        return (self.is_kept_out or self.is_evicted or self.is_relocating) and self.facts.is_swappable
+        is_kept_out = self.is_kept_out and not self.is_arriving
+        return (is_kept_out or self.is_evicted or self.is_relocating) and self.facts.is_swappable
 
     @property
     def _is_to_leave(self) -> bool:

@@ -27,6 +27,7 @@ from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts, Ledger
 from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
 from jupyter_aliquot.gpu_hook.agent.scheduling.records import read_moment
 from jupyter_aliquot.gpu_hook.agent.settings import AgentSettings
+from jupyter_aliquot.gpu_hook.agent.swap.checkpoint import CheckpointTools
 from jupyter_aliquot.gpu_hook.agent.swap.residency import SwapTools
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 from jupyter_aliquot.gpu_hook.protocol import codec as protocol
@@ -123,8 +124,10 @@ class AReservationsNode:
         grace_seconds: float = 10.0,
         orphan_seconds: float = 2.0,
         reconnect_seconds: float | None = None,
+        checkpoints: CheckpointTools | None = None,
     ) -> None:
         self.has_kubelet = False  # at the next start
+        self._checkpoints = checkpoints
         runtime = RuntimeDir(folder)
         runtime.kernels.mkdir(exist_ok=True)
         self.settings = AgentSettings(
@@ -152,7 +155,7 @@ class AReservationsNode:
             self.settings,
             lambda: None,
             lambda: None,
-            SwapTools(self._arena, self.settings.swap),
+            SwapTools(self._arena, self.settings.swap, self._checkpoints),
             self.leases,
             self._compute,
         )

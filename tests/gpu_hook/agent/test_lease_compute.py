@@ -52,3 +52,20 @@ def test_a_displaced_kernel_that_cannot_leave_still_gets_its_memory() -> None:
         assert kernel.credit_queues.answers == ["given"]
 
     asyncio.run(scenario())
+
+
+def test_a_displaced_kernel_that_is_moved_to_another_device_comes_in_there() -> None:
+    async def scenario() -> None:
+        node = ANode()
+        kernel = node.kernel("h", 100, KernelState.CHECKPOINTED)
+        record = node.keeper.record("h")
+        assert record is not None
+        node.keeper.keep_out("h")
+        record.is_asked_in = True
+        await node.turn(1.0)
+        assert kernel.residency.state is KernelState.CHECKPOINTED
+        record.is_arriving = True
+        await node.turn(1.0)
+        assert kernel.residency.state is KernelState.SWAPPING_IN
+
+    asyncio.run(scenario())

@@ -2,21 +2,55 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jupyter_aliquot.gpu_hook.agent.activity.idleness import Activity
 from jupyter_aliquot.gpu_hook.agent.base.processes import start_time_ticks
+from jupyter_aliquot.gpu_hook.agent.kernels.relocations import PATIENCE_SECONDS, Relocations, is_overdue
+from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Refused
+from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
+from jupyter_aliquot.gpu_hook.agent.swap.checkpoint import CheckpointTools, Circumstances
+from jupyter_aliquot.gpu_hook.agent.swap.checkpoint_helper import CheckpointHelper
+
+if TYPE_CHECKING:
+    from tests.gpu_hook.agent.reservations_node import CARD, AReservationsNode
+else:
+    from reservations_node import CARD, AReservationsNode
 
 # Hold the lock of a process that begins CUDA.
 ENTERS = (
     "import fcntl, sys; held = open(sys.argv[1]); fcntl.lockf(held, fcntl.LOCK_SH); print('in', flush=True); input()"
 )
 UUIDS = [f"GPU-00000000-0000-0000-0000-0000000000a{index}" for index in range(2)]
+
+
+Enter = Callable[[Path], "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def enter() -> Iterator[Enter]:
+    """Start a process of the kernel with this folder that begins CUDA, and does not come to an end with it."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(folder: Path) -> subprocess.Popen[str]:
+        command, pipe = [sys.executable, "-c", ENTERS, str(folder / "entrance")], subprocess.PIPE
+        started.append(process := subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True))
+        assert process.stdout is not None
+        assert process.stdout.readline() == "in\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 class Moving:
@@ -33,15 +67,9 @@ class Moving:
         assert self.holder.ask("bind", kernel_id="k", pid=pid, start_time_ticks=start_time_ticks(pid))["ok"]
         assert self.holder.ask("activity", kernel_id="k", open=0, work=0, since=0.0)["ok"]
 
-    def enter(self) -> subprocess.Popen[str]:
-        """Start a process of the kernel that begins CUDA, and does not come to an end with it."""
-        file = self.node.folder / "kernels" / "k" / "entrance"
-        pipe = subprocess.PIPE
-        process = subprocess.Popen([sys.executable, "-c", ENTERS, str(file)], stdin=pipe, stdout=pipe, text=True)
-        self.node.helpers.append(process)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "in\n"
-        return process
+    @property
+    def folder(self) -> Path:
+        return Path(self.node.folder) / "kernels" / "k"
 
     def begin(self) -> None:
         self.node.until(lambda: self.holder.ask("move", kernel_id="k", device=UUIDS[1])["ok"] or None, 30)
@@ -65,16 +93,16 @@ def moving(an_idle_node: Any, open_holder: Callable[[], Any]) -> Moving:
     return Moving(an_idle_node, open_holder)
 
 
-def test_a_move_waits_for_a_process_that_begins_cuda(moving: Moving) -> None:
-    process = moving.enter()
+def test_a_move_waits_for_a_process_that_begins_cuda(moving: Moving, enter: Enter) -> None:
+    process = enter(moving.folder)
     moving.begin()
     assert (moving.outcome, moving.reserved) == (("moving", ""), [50, 50])
     process.kill()
     assert (moving.ended(), moving.reserved) == (("done", ""), [0, 50])
 
 
-def test_an_eviction_calls_off_a_move_that_has_not_left(moving: Moving) -> None:
-    moving.enter()
+def test_an_eviction_calls_off_a_move_that_has_not_left(moving: Moving, enter: Enter) -> None:
+    enter(moving.folder)
     moving.begin()
     assert moving.holder.ask("evict", kernel_id="k")["ok"]
     assert moving.ended() == ("failed", "it is evicted")
@@ -84,11 +112,53 @@ def test_an_eviction_calls_off_a_move_that_has_not_left(moving: Moving) -> None:
     assert moving.reserved == [50, 0]
 
 
-def test_a_move_to_a_device_that_is_lost_meanwhile_is_called_off(moving: Moving) -> None:
-    moving.enter()
+def test_a_move_to_a_device_that_is_lost_meanwhile_is_called_off(moving: Moving, enter: Enter) -> None:
+    enter(moving.folder)
     moving.begin()
     moving.node.set_devices(count=1)
     state, reason = moving.ended()
     assert (state, UUIDS[1] in reason, "gone" in reason) == ("failed", True, True), reason
     moving.node.until(lambda: moving.reserved == [50] or None, 30)
     assert moving.node.kernel("k")["devices"][0]["index"] == 0
+
+
+def test_a_moves_time_begins_again_with_each_step() -> None:
+    assert is_overdue(began=10.0, step=0.0, now=10.0 + PATIENCE_SECONDS)
+    assert not is_overdue(began=10.0, step=20.0, now=10.0 + PATIENCE_SECONDS)
+    assert is_overdue(began=10.0, step=20.0, now=20.0 + PATIENCE_SECONDS)
+
+
+def play(scenario: Callable[[AReservationsNode, Relocations], Coroutine[Any, Any, None]], folder: Path) -> None:
+    """Run a scene with an agent on this loop. Its driver checkpoints, and no kernel of the scene gets so far."""
+
+    async def run() -> None:
+        helper = CheckpointHelper(folder / "libcuda.so.1", {})
+        node = AReservationsNode(folder, checkpoints=CheckpointTools(helper, Circumstances, lambda _: {}))
+        node.ledger.set_devices([DeviceFacts(uuid, at, "Fake", CARD) for at, uuid in enumerate(UUIDS)])
+        parts = (node.reservations, node.ledger, node.leases, "")
+        try:
+            await scenario(node, Relocations(*parts, lambda: None, is_allowed=True))
+        finally:
+            await node.end(is_killed=True)
+
+    asyncio.run(run())
+
+
+def test_a_kernel_that_has_to_leave_for_other_work_is_not_moved(a_folder: Path, enter: Enter) -> None:
+    async def scenario(node: AReservationsNode, relocations: Relocations) -> None:
+        kernel = node.reserve(node.a_connection(), "k", 50)
+        assert kernel.bind(os.getpid(), start_time_ticks(os.getpid()) or 0)
+        kernel.activity = Activity(0, 0, 0.0)
+        node.leases.keep_out("k")
+        with pytest.raises(Refused, match="normal-priority work needs the time"):
+            relocations.begin("k", UUIDS[1])
+        node.leases.let_in("k")
+        enter(kernel.folder)
+        relocations.begin("k", UUIDS[1])
+        assert relocations.outcome("k", UUIDS[1]) == ("moving", "")
+        node.leases.keep_out("k")
+        relocations.look("k")
+        assert relocations.outcome("k", UUIDS[1]) == ("failed", "normal-priority work needs the time of its GPU")
+        assert [node.ledger.reserved(uuid).hundredths for uuid in UUIDS] == [50, 0]
+
+    play(scenario, a_folder)
