@@ -67,7 +67,7 @@ class SnapshotSource:
         file, found = self._services.quota_file, TeamQuotas.of(ledger)
         if who is not None and not who.is_admin:
             return (_ERRORS,) if file.problem else ()
-        refused = (f"{_REFUSED} {'; '.join(file.problem.splitlines())}",) if file.problem else ()
+        refused = (_REFUSED, *file.problem.splitlines()) if file.problem else ()
         warnings = () if found is None else quota_warnings(found.quotas, found.tree.gpus)
         lost = (f"{self._services.cordons.problem}.",) if self._services.cordons.problem else ()
         return (*refused, *warnings, *lost, *self._stale_cordons(), *self._accounting.problems)

@@ -148,7 +148,7 @@ def check_gateway() -> list[Finding]:
     except (NoGatewayHere, GatewayRefusal, KeyError, TypeError):
         return [running]  # another user's, or one with users: its own status tells
     lowered = [Finding("gateway", OK, line) for line in lines]
-    says = [Finding("gateway", WARN, f"it says: {told}", "do what it says")] if told else []
+    says = [Finding("gateway", WARN, f"it says: {told}", "do what each line says")] if told else []
     return [running, *says, *lowered]
 
 

@@ -28,4 +28,4 @@ def check_messages() -> Sequence[Finding]:
         return []
     if not message:
         return [Finding(_ABOUT, OK, "none: it keeps its files, and its configuration is in force")]
-    return [Finding(_ABOUT, WARN, str(message), "each sentence says what to do; see `aliquot status`")]
+    return [Finding(_ABOUT, WARN, str(message), "each line says what to do; see `aliquot status`")]

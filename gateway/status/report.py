@@ -211,7 +211,7 @@ def node_report(snapshot: StatusSnapshot) -> Node:
         "overcommit": status.oversubscription if status else 1.0,
         "host_copies": host_copies_report(status.host_copies) if status else None,
         "agent": "ok" if status else "unavailable",
-        "message": " ".join(snapshot.node.problems) or None,
+        "message": "\n".join(snapshot.node.problems) or None,
         "cordon": cordon_report(snapshot.cordons.get(status.node)) if status else None,
     }
 

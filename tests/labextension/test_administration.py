@@ -227,6 +227,20 @@ def test_gpus_whose_kernels_slow_each_other_come_first_with_the_error_bar(script
     assert speeds[2:] == ["–", "–"], "of fewer than two measured kernels nothing is told"
 
 
+def test_the_errors_of_the_quota_file_have_a_line_each(a_shared_page: LabPage, a_script: AdminScript) -> None:
+    head = "The last good quota file is in force, for the present one has errors:"
+    a_script.quota = {**a_script.quota, "problem": "teams.yaml:3: no team\nteams.yaml:7: no key"}
+    told = f"{head}\n{a_script.quota['problem']}"
+    a_script.holders["node"] = {**a_script.holders["node"], "message": told}
+    a_shared_page.clear()
+    shown = open_view(a_shared_page)
+    shown.get_by_role("tab", name="Users and Teams").click()
+    assert shown.get_by_role("alert").filter(has_text="teams.yaml:7").inner_text() == told
+    shown.get_by_role("tab", name="Nodes and GPUs").click()
+    health = shown.get_by_role("table", name="Nodes").get_by_role("cell").filter(has_text="teams.yaml:7")
+    assert health.inner_text() == told
+
+
 def test_a_request_of_an_older_gateway_has_no_expected_start(a_shared_page: LabPage, a_script: AdminScript) -> None:
     [request] = a_script.queue["requests"]
     older = {key: value for key, value in request.items() if key != "predicted_start"}

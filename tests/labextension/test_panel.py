@@ -200,6 +200,16 @@ def test_absent_agent_says_what_to_do_and_the_panel_recovers(a_panel: ScriptedPa
     assert a_panel.shown.get_by_role("alert").count() == 0
 
 
+def test_a_message_of_several_lines_has_them_one_below_the_other(a_panel: ScriptedPanel) -> None:
+    want = (
+        "The last good quota file is in force, for the present one has errors:\nteams.yaml:3: no team\nteams.yaml:7: no"
+    )
+    a_panel.script.body["node"]["message"] = want
+    notice = a_panel.shown.get_by_role("alert").filter(has_text="teams.yaml:7")
+    notice.wait_for()
+    assert notice.inner_text() == want
+
+
 def test_failing_server_keeps_the_last_figures_and_says_why(a_panel: ScriptedPanel) -> None:
     a_panel.script.code, a_panel.script.body = 503, {"message": "The ledger is being rebuilt", "reason": None}
     a_panel.shown.get_by_role("alert").get_by_text("The ledger is being rebuilt").wait_for()

@@ -94,7 +94,8 @@ def print_findings(findings: Sequence[Finding]) -> None:
     width = max(len(finding.about) for finding in findings)
     for finding in findings:
         mark, style = _MARKS[finding.state]
-        line = Text.assemble((mark, style), f" {finding.about:<{width}}  {finding.found}")
+        found = finding.found.replace("\n", f"\n  {'':<{width}}  ")
+        line = Text.assemble((mark, style), f" {finding.about:<{width}}  {found}")
         screen.print(line, soft_wrap=True)
         if finding.remedy:
             screen.print(Text(f"  {'':<{width}}  → {finding.remedy}", style=style), soft_wrap=True)

@@ -106,6 +106,22 @@ async def test_users_are_told_of_errors_in_the_file_without_its_lines(
     assert [word for word in ("quota", "vision", "rest") if word in told] == []
 
 
+async def test_a_file_with_several_errors_has_a_line_for_each_also_in_aliquot_status(
+    ask: Ask, a_server: Any, an_agent: FakeAgent, quota_file: Path, runtime_dir: Path
+) -> None:
+    await an_agent.start()
+    write(quota_file, f"{TEAMS}  rest:\n    user: [bob]\n    nominalquota: 9\n")
+    told = await until(lambda: problems(ask), lambda told: "teams.rest.nominalquota" in told)
+    lines = told.splitlines()
+    assert lines[0] == "The last good quota file is in force, for the present one has errors:"
+    assert [line.partition(" is ")[0].rpartition(" ")[2] for line in lines[1:]] == [
+        "teams.rest.user",
+        "teams.rest.nominalquota",
+    ]
+    done = await run(a_server, "ada", "status", ALIQUOT_RUNTIME_DIR=str(runtime_dir))
+    assert done.stdout.splitlines()[: len(lines)] == lines, done.stderr
+
+
 async def get(ask: Ask, who: str, path: str) -> Any:
     return check(await ask(who, "GET", f"/aliquot/api/v1/{path}"), f"/aliquot/api/v1/{path}")
 
@@ -194,10 +210,16 @@ async def test_a_request_that_lacks_quota_is_told_in_the_queue_to_its_user(ask: 
     task.cancel()
 
 
-async def run(a_server: Any, who: str, *words: str) -> subprocess.CompletedProcess[str]:
+async def run(a_server: Any, who: str, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     """Run `aliquot` as this user, as in the terminal of a server in gateway mode."""
     url = f"http://127.0.0.1:{a_server.port}{a_server.base_url}"
-    env = {**os.environ, "JUPYTER_GATEWAY_URL": url, "JUPYTER_GATEWAY_AUTH_TOKEN": TOKENS[who], "COLUMNS": "200"}
+    env = {
+        **os.environ,
+        "JUPYTER_GATEWAY_URL": url,
+        "JUPYTER_GATEWAY_AUTH_TOKEN": TOKENS[who],
+        "COLUMNS": "200",
+        **more,
+    }
     command = [sys.executable, "-m", "jupyter_aliquot.gateway.cli.app", *words]
     return await asyncio.to_thread(subprocess.run, command, env=env, capture_output=True, text=True, timeout=120)
 

@@ -63,7 +63,7 @@ export function Teams({ quota, holders, trans }: ITeamsProps): JSX.Element {
       <h2>{trans.__('Teams')}</h2>
       {quota.problem && (
         <p className="aliquot-Admin-note" role="alert">
-          {trans.__('The quota file is not in force, the last good one is: %1', quota.problem)}
+          {`${trans.__('The last good quota file is in force, for the present one has errors:')}\n${quota.problem}`}
         </p>
       )}
       <Table

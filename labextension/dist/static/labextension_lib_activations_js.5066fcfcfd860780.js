@@ -232,6 +232,7 @@ input.jp-mod-styled.aliquot-Slider-number {
 .aliquot-Admin-note {
   margin: 4px 0;
   line-height: 1.4;
+  white-space: pre-line;
 }
 
 .aliquot-Admin-done:empty {
@@ -305,6 +306,7 @@ input.jp-mod-styled.aliquot-Slider-number {
 .aliquot-Admin th[data-text],
 .aliquot-Admin td[data-text] {
   text-align: left;
+  white-space: pre-line;
 }
 
 /* The list of kernels: as high as its room, and scrolled in itself. */
@@ -1281,6 +1283,7 @@ input.jp-mod-styled.aliquot-Slider-number {
   line-height: 1.4;
   border-left: 3px solid transparent;
   overflow-wrap: anywhere;
+  white-space: pre-line;
 }
 
 .aliquot-Notice-icon {
