@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from traitlets import Unicode, validate
 
-from jupyter_aliquot.gateway.base.errors import CommandError
+from jupyter_aliquot.gateway.base.errors import CommandError, UsageError
 from jupyter_aliquot.gateway.cli.commands.base import Command
 from jupyter_aliquot.provisioner.resources import Bytes
 
@@ -110,7 +110,7 @@ class DemoCommand(Command):
     @validate("driver")
     def _driver_is_known(self, proposal: dict[str, str]) -> str:
         if proposal["value"] not in ("auto", "nvidia", "softgpu"):
-            raise CommandError(
+            raise UsageError(
                 f"Requested --driver {proposal['value']!r}, which is no driver. Use auto, nvidia or softgpu"
             )
         return proposal["value"]
@@ -120,10 +120,10 @@ class DemoCommand(Command):
         try:
             if Bytes.parse(proposal["value"]) >= _SMALLEST_BYTES:
                 return proposal["value"]
-            problem = f"which is too small. Use {Bytes(_SMALLEST_BYTES)} or more"
-        except ValueError:
-            problem = "which is not an amount of memory. Use one such as 4GiB"
-        raise CommandError(f"Requested --softgpu-memory {proposal['value']!r}, {problem}")
+        except ValueError as error:
+            raise UsageError(f"--softgpu-memory {error}") from None
+        problem = f"which is too small. Use {Bytes(_SMALLEST_BYTES)} or more"
+        raise UsageError(f"Requested --softgpu-memory {proposal['value']!r}, {problem}")
 
 
 def find_notebook() -> Path:

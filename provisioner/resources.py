@@ -5,13 +5,13 @@ The values are frozen; this module imports nothing of ours.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from enum import Enum
 
+from jupyter_aliquot.gpu_hook.base.memory_text import parse_memory
+
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-_BYTES = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*$", re.IGNORECASE)
 
 
 class Bytes(int):
@@ -19,12 +19,8 @@ class Bytes(int):
 
     @classmethod
     def parse(cls, text: str) -> Bytes:
-        """Read ``"8g"``, ``"512 MiB"`` or ``"1073741824"``; units are binary. Raises ValueError."""
-        match = _BYTES.match(text)
-        if match is None:
-            raise ValueError(f"{text!r} is not an amount of memory. Write it like 8GiB, 512m or 1073741824")
-        scale = 1 << (10 * "BKMGT".index((match.group(2) or "B").upper()))
-        return cls(Decimal(match.group(1)) * scale)
+        """Read ``"8g"``, ``"512 MiB"`` or ``"1073741824"``, as `parse_memory` does. Raises ValueError."""
+        return cls(parse_memory(text))
 
     def __str__(self) -> str:
         value = float(self)

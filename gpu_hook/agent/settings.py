@@ -35,10 +35,8 @@ from jupyter_aliquot.gpu_hook.agent.kubelet.settings import (
 from jupyter_aliquot.gpu_hook.agent.scheduling.settings import LeaseSettings, add_lease_arguments, read_lease_settings
 from jupyter_aliquot.gpu_hook.agent.swap.settings import SwapSettings, add_swap_arguments, read_swap_settings
 from jupyter_aliquot.gpu_hook.agent.trimming.policy import TrimPolicy, add_trim_arguments
+from jupyter_aliquot.gpu_hook.base.memory_text import parse_memory
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
-
-_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-
 
 # Where this agent runs and writes; a kernel has none of it.
 _OWN_PATHS = frozenset({"runtime_dir", "log_file", "exit_when_idle", "gateway", "token_file", "node", "kubelet"})
@@ -227,13 +225,11 @@ def _absolute(folder: Path | None) -> Path | None:
 
 
 def parse_bytes(text: str) -> int:
-    """Parse ``16GiB``, ``512m`` or ``1073741824``; units are binary."""
-    lowered = text.strip().lower().removesuffix("ib").removesuffix("b")
-    number, unit = (lowered[:-1], lowered[-1:]) if lowered[-1:].isalpha() else (lowered, "")
+    """Parse an amount of memory above 0, as `parse_memory` does."""
     try:
-        amount = int(float(number) * _UNITS[unit])
-    except (KeyError, ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(f"{text!r} is not an amount of memory. Write it like 16GiB") from None
+        amount = parse_memory(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
     if amount < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not valid. Use an amount of memory above 0")
     return amount

@@ -74,10 +74,8 @@ class ResizeCommand(KernelCommand):
     def _memory_limit(self) -> str:
         try:
             Bytes.parse(self.memory)
-        except ValueError:
-            raise UsageError(
-                f"--memory {self.memory!r} is not an amount of memory. Use one such as 12GiB, or '{_SHARE}'"
-            ) from None
+        except ValueError as error:
+            raise UsageError(f"--memory {error}, or '{_SHARE}'") from None
         return self.memory
 
     def _body(self, words: list[str]) -> dict[str, Any]:

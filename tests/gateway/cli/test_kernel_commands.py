@@ -181,6 +181,7 @@ def run_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
         (("k1", "0.5", "1"), "'1' was not expected; usage: aliquot resize KERNEL"),
         (("k1", "--priority", "prod"), "--priority 'prod' is not a priority. Use normal or low"),
         (("k1", "--memory", "12x"), "--memory '12x' is not an amount of memory"),
+        (("k1", "--memory", "12"), "--memory '12' is 12 bytes, without a unit. Did you mean 12GiB?"),
         (("k1", "--size", "1"), "no option --size"),
     ],
 )
