@@ -158,7 +158,7 @@ class Agent:
 
     def _make_relocations(self) -> Relocations:
         libraries = self._node.libraries.folder.name
-        parts = (self._reservations, self._ledger, self._leases, libraries, self._tell_change)
+        parts = (self._reservations, self._ledger, self._leases, libraries, self._moved)
         return Relocations(*parts, is_allowed=self._settings.leases.has_moves)
 
     def _make_lease_operations(self) -> LeaseOperations:
@@ -464,6 +464,11 @@ class Agent:
         self._monitor.notify()
         self._enforcement.notify()
         self._notices.tell()
+
+    def _moved(self) -> None:
+        """Note that a kernel begins to move to another device, or has."""
+        self._processes_changed()
+        self._tell_change()
 
     def _host_room(self) -> int | None:
         """Return the bytes that host copies may still take, warm segments included.

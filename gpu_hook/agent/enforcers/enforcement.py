@@ -73,7 +73,7 @@ class Enforcement:
         return self._drifts.get(kernel_id, 0)
 
     def notify(self) -> None:
-        """Check the limits soon: a kernel was bound, resized or ended."""
+        """Check the limits soon: a kernel was bound, resized, moved or ended."""
         self._wanted.set()
 
     async def run(self, period_seconds: float) -> None:
@@ -88,8 +88,12 @@ class Enforcement:
                 log.exception("event=enforcement_failed")
 
     async def hold(self) -> None:
-        """Check every kernel once."""
+        """Check every kernel once.
+
+        A kernel that is moved meanwhile has its limits on the device before, and is checked again.
+        """
         kernels = {kernel.kernel_id: kernel for kernel in self._kernels()}
+        places = {kernel_id: _devices(kernel) for kernel_id, kernel in kernels.items()}
         wanted = [
             KernelLimits(kernel_id, self._within_devices(kernel.reservation.parts), tuple(kernel.pids))
             for kernel_id, kernel in kernels.items()
@@ -101,6 +105,9 @@ class Enforcement:
             self._states.pop(kernel_id, None)
             self._drifts.pop(kernel_id, None)
         for kernel_id, outcome in outcomes.items():
+            if _devices(kernels[kernel_id]) != places[kernel_id]:
+                self.notify()
+                continue
             self._note(kernel_id, outcome)
             is_held = outcome.state == HOLDS
             kernels[kernel_id].set_enforcer(self._choice.enforcer.word if is_held else EnforcerWord.HOOK)
@@ -136,3 +143,7 @@ class Enforcement:
             level = logging.INFO if outcome.state == HOLDS else logging.ERROR
             log.log(level, "event=enforcement kernel=%s enforcer=%s state=%r", kernel_id, self.name, outcome.state)
         self._states[kernel_id] = outcome.state
+
+
+def _devices(kernel: Kernel) -> tuple[str, ...]:
+    return tuple(part.uuid for part in kernel.reservation.parts)

@@ -369,7 +369,8 @@ class Kernel:
     def arrive(self) -> None:
         """Take the devices of its accounts for its own: its contexts are there, and no call of it is under way.
 
-        Called by its residency, which writes the journal.
+        The hook holds its limits until the enforcer has set them there. Called by its residency, which writes the
+        journal.
         """
         parts, before = tuple(account.part for account in self.accounts), self.reservation
         self.reservation = replace(before, parts=parts, generation=before.generation + 1)
@@ -377,6 +378,7 @@ class Kernel:
         for session in self._sessions.values():
             if session.agent_side is not None:
                 session.agent_side.move(parts, *words)
+        self.set_enforcer(protocol.Enforcer.HOOK)
         show_devices(self.folder, [part.uuid for part in parts])
         self.was_moved = True
         self._ledger.drop_beside(self.kernel_id)

@@ -13,6 +13,7 @@ import mmap
 import os
 import socket
 import struct
+import sys
 import time
 from pathlib import Path
 
@@ -91,6 +92,12 @@ class AProcess:
         """Write a word of the first device to the page that a hook writes."""
         struct.pack_into("<Q", self.page, protocol.HookPage.DEVICES + offset, value)
 
+    @property
+    def enforcer(self) -> protocol.Enforcer:
+        """Return what holds its limit on the first device, as the agent says."""
+        start = protocol.AgentPage.DEVICES + protocol.AgentPage.ENFORCER
+        return protocol.Enforcer(int.from_bytes(self.agent_page[start : start + 4], sys.byteorder))
+
     async def receive(self) -> Message | None:
         deadline = time.monotonic() + DEADLINE_SECONDS
         while True:
@@ -105,6 +112,7 @@ class AProcess:
         descriptors = [descriptor for _, _, raw in ancillary for descriptor in array.array("i", raw)]
         message = protocol.unpack(data) if data else None
         if isinstance(message, protocol.Welcome):
+            self.agent_page = mmap.mmap(descriptors[0], protocol.PAGE_BYTES, prot=mmap.PROT_READ)
             self.page = mmap.mmap(descriptors[1], protocol.PAGE_BYTES)
         for descriptor in descriptors:
             os.close(descriptor)

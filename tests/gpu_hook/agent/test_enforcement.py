@@ -148,6 +148,35 @@ def test_a_fault_with_one_kernel_costs_the_others_nothing_and_is_shown() -> None
     assert words == {"good": protocol.Enforcer.DRIVER, "bad": protocol.Enforcer.HOOK}
 
 
+class Movers(HookEnforcer):
+    """Moves a kernel to another device while it holds its limits."""
+
+    name = "driver"
+    word = protocol.Enforcer.DRIVER
+
+    def __init__(self, kernel: Any) -> None:
+        self.held: list[tuple[Part, ...]] = []
+        self._kernel = kernel
+
+    def hold(self, limits: KernelLimits) -> tuple[str, ...]:
+        self.held.append(limits.parts)
+        self._kernel.reservation = SimpleNamespace(parts=(Part("GPU-a1", 1, 50, 4),))
+        return ()
+
+
+def test_the_hook_holds_the_limits_of_a_moved_kernel_until_the_driver_does() -> None:
+    words: list[protocol.Enforcer] = []
+    kernel = SimpleNamespace(kernel_id="k", pids=[1], set_enforcer=words.append)
+    kernel.reservation = SimpleNamespace(parts=(Part("GPU-a0", 0, 50, 4),))
+    movers = Movers(kernel)
+    enforcement = Enforcement(Choice(movers, ()), lambda: [cast(Kernel, kernel)], tuple)
+    asyncio.run(enforcement.hold())
+    assert words == [], "its limits are on the device before"
+    asyncio.run(enforcement.hold())
+    assert words == [protocol.Enforcer.DRIVER]
+    assert [part.uuid for (part,) in movers.held] == ["GPU-a0", "GPU-a1"]
+
+
 def test_a_pipe_directory_that_cannot_be_looked_at_keeps_no_agent_from_starting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ import warm_start
 
 from jupyter_aliquot.gpu_hook.agent.base.processes import start_time_ticks
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
+from jupyter_aliquot.gpu_hook.agent.enforcers.cgroups import find_hierarchy
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver, softgpu_state_path
 
 MIB = 1 << 20
@@ -64,6 +65,21 @@ for line in sys.stdin:
 """
 
 
+# The bytes that the driver limits a cgroup to, by device: LIBRARY FOLDER.
+LIMITS = """
+import ctypes, os, sys
+u64 = ctypes.c_ulonglong
+class Limits(ctypes.Structure): _fields_ = [("path", ctypes.c_char_p), ("soft", u64), ("hard", u64), ("used", u64)]
+nvml, device = ctypes.CDLL(sys.argv[1]), ctypes.c_void_p()
+assert nvml.nvmlInit_v2() == 0
+for index in range(2):
+    limits = Limits(os.fsencode(sys.argv[2]))
+    assert nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)) == 0
+    assert nvml.nvmlDeviceGetMemoryLimits_v1(device, ctypes.byref(limits)) == 0
+    print(limits.soft, limits.hard)
+"""
+
+
 class AProcess:
     """One process of a kernel."""
 
@@ -108,11 +124,11 @@ class ARing:
             ticks = start_time_ticks(one.process.pid)
             assert self.holder.ask("bind", kernel_id=name, pid=one.process.pid, start_time_ticks=ticks)["ok"]
 
-    def start(self, **environment: str) -> None:
+    def start(self, *more: str, **environment: str) -> None:
         """Start an agent, and a connection that holds both kernels."""
         words = ["-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-devices", "2"]
         words += ["--softgpu-memory", "1GiB", "--overcommit", "1", "--runtime-dir", str(self.node.folder)]
-        words += ["--log-file", str(self.node.folder / "agent.log"), "--experimental-moves"]
+        words += ["--log-file", str(self.node.folder / "agent.log"), "--experimental-moves", *more]
         self.node.process = warm_start.start(warm_start.AGENT, words, env={**os.environ, **environment})
         self.node.until(self.node.answers)
         self.holder = self._open_holder()
@@ -415,3 +431,33 @@ def test_an_eviction_waits_for_the_end_of_a_move(a_ring: ARing, is_replaced: boo
     assert a_ring.reserved() == [0, 50]
     assert a_ring.holder.ask("readmit", kernel_id="a")["ok"]
     assert a_ring.looks("a") == ("True", bare(a_ring.uuid(1)))
+
+
+def limits_of(a_ring: ARing, name: str) -> list[list[int]]:
+    """Return the driver's limits of a kernel on both devices."""
+    process, environment = a_ring.processes[name], a_ring.grants[name]["env"]
+    hierarchy = find_hierarchy(may_be_version_1=True)
+    assert hierarchy is not None
+    command = [sys.executable, "-c", LIMITS, environment["ALIQUOT_REAL_NVML"]]
+    bare = {"ALIQUOT_SOFTGPU_STATE": environment["ALIQUOT_SOFTGPU_STATE"]}
+    folder = str(hierarchy.folder_of(process.process.pid))
+    text = subprocess.check_output([*command, folder], env=bare, text=True)
+    return [[int(word) for word in line.split()] for line in text.splitlines()]
+
+
+def test_the_drivers_limits_move_with_the_kernel(a_ring: ARing) -> None:
+    hierarchy = find_hierarchy(may_be_version_1=True)
+    reason = "no cgroup hierarchy is mounted" if hierarchy is None else hierarchy.unavailable()
+    if os.geteuid() != 0 or reason:
+        pytest.skip(f"the driver's limits cannot be set here: {reason or 'that needs root'}")
+    a_ring.node.end(signal.SIGTERM)
+    a_ring.start("--enforcer", "driver")
+    a_ring.processes["a"].ask("fill")
+    a_ring.node.until(lambda: a_ring.kernel("a")["enforcement"] == "holds" or None)
+    quota, no_limit = 512 * MIB, 2**64 - 1
+    assert limits_of(a_ring, "a") == [[quota, quota], [0, no_limit]]
+    a_ring.move("a", 1)
+    assert a_ring.outcome("a", 1) == ("done", "")
+    a_ring.node.until(lambda: limits_of(a_ring, "a") == [[0, no_limit], [quota, quota]] or None)
+    assert a_ring.looks("a") == ("True", bare(a_ring.uuid(1)))
+    assert a_ring.processes["a"].ask(f"take {512 * MIB}") == "2"

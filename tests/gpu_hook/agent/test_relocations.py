@@ -19,11 +19,12 @@ from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Refused
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
 from jupyter_aliquot.gpu_hook.agent.swap.checkpoint import CheckpointTools, Circumstances
 from jupyter_aliquot.gpu_hook.agent.swap.checkpoint_helper import CheckpointHelper
+from jupyter_aliquot.gpu_hook.protocol.codec import Enforcer
 
 if TYPE_CHECKING:
-    from tests.gpu_hook.agent.reservations_node import CARD, AReservationsNode
+    from tests.gpu_hook.agent.reservations_node import CARD, AProcess, AReservationsNode
 else:
-    from reservations_node import CARD, AReservationsNode
+    from reservations_node import CARD, AProcess, AReservationsNode
 
 # Hold the lock of a process that begins CUDA.
 ENTERS = (
@@ -160,5 +161,23 @@ def test_a_kernel_that_has_to_leave_for_other_work_is_not_moved(a_folder: Path, 
         relocations.look("k")
         assert relocations.outcome("k", UUIDS[1]) == ("failed", "normal-priority work needs the time of its GPU")
         assert [node.ledger.reserved(uuid).hundredths for uuid in UUIDS] == [50, 0]
+
+    play(scenario, a_folder)
+
+
+def test_a_kernel_arrives_without_the_limits_that_the_driver_had_set_on_the_device_before(a_folder: Path) -> None:
+    async def scenario(node: AReservationsNode, relocations: Relocations) -> None:
+        kernel = node.reserve(node.a_connection(), "k", 50)
+        assert kernel.bind(os.getpid(), start_time_ticks(os.getpid()) or 0)
+        kernel.activity = Activity(0, 0, 0.0)
+        kernel.set_enforcer(Enforcer.DRIVER)
+        relocations.begin("k", UUIDS[1])
+        assert relocations.outcome("k", UUIDS[1]) == ("done", "")
+        process = AProcess(kernel.folder)
+        await process.hello()
+        assert process.enforcer is Enforcer.HOOK
+        kernel.set_enforcer(Enforcer.DRIVER)
+        assert process.enforcer is Enforcer.DRIVER, "once it is told"
+        process.close()
 
     play(scenario, a_folder)
