@@ -9,11 +9,13 @@ from urllib.parse import urlencode
 
 from traitlets import Unicode
 
-from jupyter_aliquot.gateway.base.errors import CommandError
+from jupyter_aliquot.gateway.base.errors import CommandError, UsageError
 from jupyter_aliquot.gateway.cli.commands.base import JSON_FLAG, WHICH_GATEWAY, Command
+from jupyter_aliquot.gateway.sizes.grammar import parse_size
 from jupyter_aliquot.gateway.terminal.moves_table import moves_table, run_table
 from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, Gateways, NoGatewayHere
 from jupyter_aliquot.gateway.terminal.tables import console
+from jupyter_aliquot.provisioner.errors import SizeNameError
 
 _LOOK_SECONDS = 0.5
 
@@ -49,6 +51,11 @@ class DefragmentCommand(Command):
 
     def start(self) -> None:
         """Called by Application.start."""
+        try:
+            if self.size:
+                parse_size(self.size.lower().removeprefix("gpu-"))
+        except SizeNameError as error:
+            raise UsageError(f"--size: {error}") from None
         gateways = Gateways.of(self.runtime_dir)
         if not self.apply:
             report = self._ask(gateways)

@@ -36,6 +36,8 @@ class MessageCommand(KernelCommand):
         """Return the kernel and the text. Raises UsageError."""
         if len(self.extra_args) == 1:
             raise UsageError(f"name a text, in quotes; usage: {self.usage}")
+        if self.extra_args[1:] and not self.extra_args[1].strip():
+            raise UsageError(f"the text is empty; usage: {self.usage}")
         return super().words(least, most)
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import difflib
 import logging
 import textwrap
-from collections.abc import Generator, Iterator
-from typing import Any
+from collections.abc import Generator, Iterator, Mapping
+from typing import Any, ClassVar
 
 from traitlets import Bool, Float, Integer, TraitType, Unicode
 from traitlets.config import Application
@@ -69,6 +69,10 @@ class Command(Application):
     flags = {"debug": ({"Application": {"log_level": logging.DEBUG}}, "Log each step.")}
     aliases = {}
     accepts_arguments = False
+    # By option: the flags of which one has to be there, for the option changes nothing without.
+    only_with: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    # Options of which at most one may be there.
+    exclusive: ClassVar[tuple[tuple[str, ...], ...]] = ()
 
     def parse_command_line(self, argv: list[str] | None = None) -> None:
         """Refuse unknown words, which traitlets would ignore. Called by Application.initialize."""
@@ -80,10 +84,10 @@ class Command(Application):
         """Raise UsageError for the first word that this command does not understand."""
         if {"-h", "--help", "--help-all", "-V", "--version"} & set(argv):
             return
-        options = self._option_names()
+        options, given = self._option_names(), list[str]()
         waits = ""  # the option whose value is the next word
         for word in argv:
-            if waits and word.startswith("-") and not _is_number(word):
+            if waits and (not word or (word.startswith("-") and not _is_number(word))):
                 break
             if waits:
                 self._refuse_value(waits, word)
@@ -93,13 +97,25 @@ class Command(Application):
                 if name not in options:
                     hint = nearest(f"--{name}", [f"--{option}" for option in options if "." not in option])
                     raise UsageError(f"no option {word.partition('=')[0]}{hint} (see {self.name} --help)")
+                given.append(name)
                 waits = word if options[name] and not value else ""
                 if value:
                     self._refuse_value(word.partition("=")[0], value)
             elif not self.accepts_arguments:
                 raise UsageError(f"{word!r} was not expected: {self.name} takes options only (see {self.name} --help)")
         if waits:
-            raise UsageError(f"option {waits} needs a value (see {self.name} --help)")
+            raise UsageError(f"option {waits.rstrip('=')} needs a value (see {self.name} --help)")
+        self._refuse_together(given)
+
+    def _refuse_together(self, given: list[str]) -> None:
+        """Raise UsageError for an option that would be ignored beside, or without, another one."""
+        for group in self.exclusive:
+            if len(found := [name for name in group if name in given]) > 1:
+                raise UsageError(f"Requested {' and '.join(f'--{name}' for name in found)}. Use one of them")
+        for name in given:
+            if (needed := self.only_with.get(name)) and not set(needed) & set(given):
+                flags = " or ".join(f"--{one}" for one in needed)
+                raise UsageError(f"--{name} is for {flags}. Add {flags}, or leave --{name} out")
 
     def _refuse_value(self, option: str, value: str) -> None:
         """Raise UsageError for a word where the option takes a number."""

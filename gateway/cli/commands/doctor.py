@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from rich.text import Text
 from traitlets import Bool, Int, Unicode
 
-from jupyter_aliquot.gateway.base.errors import CommandError
+from jupyter_aliquot.gateway.base.errors import CommandError, UsageError
 from jupyter_aliquot.gateway.doctor.deployment import GATEWAY_URL, check_deployment
 from jupyter_aliquot.gateway.doctor.runner import FAIL, OK, WARN, Finding, all_checks, all_well, examine, report
 from jupyter_aliquot.gateway.terminal.tables import console
 
 from .base import JSON_FLAG, Command
 
+_LAST_PORT = 65535
 _MARKS = {OK: ("✓", "green"), WARN: ("!", "yellow"), FAIL: ("✗", "red")}
 
 
@@ -51,6 +53,11 @@ class DoctorCommand(Command):
         "namespace": "DoctorCommand.namespace",
         "relay-port": "DoctorCommand.relay_port",
     }
+    only_with: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **dict.fromkeys(("user", "gateway-url"), ("hub",)),
+        **dict.fromkeys(("namespace", "relay-port"), ("cluster",)),
+    }
+    exclusive: ClassVar[tuple[tuple[str, ...], ...]] = (("hub", "cluster"),)
 
     looks_at_hub = Bool(False, help="Check what a JupyterHub on this machine needs.").tag(config=True)
     looks_at_cluster = Bool(False, help="Check a Kubernetes cluster.").tag(config=True)
@@ -65,6 +72,8 @@ class DoctorCommand(Command):
 
     def start(self) -> None:
         """Called by Application.start."""
+        if not 1 <= self.relay_port <= _LAST_PORT:
+            raise UsageError(f"--relay-port {self.relay_port} is no port. Use a number from 1 to {_LAST_PORT}")
         if self.looks_at_cluster:
             findings = _look_at_cluster(self.namespace, self.relay_port)
         elif self.looks_at_hub:

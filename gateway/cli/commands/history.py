@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlencode
 
 from rich.console import RenderableType
 from traitlets import Bool, Unicode
 
+from jupyter_aliquot.gateway.accounting.days import Calendar, find_zone
+from jupyter_aliquot.gateway.accounting.query import GROUPS
 from jupyter_aliquot.gateway.base.errors import CommandError, UsageError
 from jupyter_aliquot.gateway.history.buckets import RANGES
 from jupyter_aliquot.gateway.terminal.history_table import history_table
 from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, Gateways, NoGatewayHere
 from jupyter_aliquot.gateway.terminal.tables import console
 from jupyter_aliquot.gateway.terminal.usage_table import usage_table
+from jupyter_aliquot.provisioner.errors import RequestError
 
 from .base import JSON_FLAG, WHICH_GATEWAY, Command
+
+# The gateway's own time zone decides where a day begins; which texts are days is the same in all.
+_CALENDAR = Calendar(find_zone("UTC"), "UTC")
 
 
 def _show(command: HistoryCommand | UsageCommand, path: str, table: Callable[[Any], RenderableType]) -> None:
@@ -56,6 +62,7 @@ class HistoryCommand(Command):
         **JSON_FLAG,
         "csv": ({"HistoryCommand": {"csv_output": True}}, "Print every step as CSV."),
     }
+    exclusive: ClassVar[tuple[tuple[str, ...], ...]] = (("csv", "json"),)
     aliases = {"range": "HistoryCommand.asked_range", "runtime-dir": "HistoryCommand.runtime_dir"}
     asked_range = Unicode("hour", help="hour, day or week.").tag(config=True)
     csv_output = Bool(False, help="Print every step as CSV.").tag(config=True)
@@ -93,6 +100,7 @@ class UsageCommand(Command):
         **JSON_FLAG,
         "csv": ({"UsageCommand": {"csv_output": True}}, "Print the rows as CSV."),
     }
+    exclusive: ClassVar[tuple[tuple[str, ...], ...]] = (("csv", "json"), ("month", "from"), ("month", "to"))
     aliases = {
         "month": "UsageCommand.month",
         "from": "UsageCommand.begin",
@@ -113,7 +121,35 @@ class UsageCommand(Command):
 
     def start(self) -> None:
         """Called by Application.start."""
+        self._check()
         chosen = {"month": self.month, "from": self.begin, "to": self.end, "user": self.user, "team": self.team}
         query = {name: value for name, value in chosen.items() if value}
         query |= {"by": self.by, "format": "csv" if self.csv_output else "json"}
         _show(self, f"usage?{urlencode(query)}", usage_table)
+
+    def _check(self) -> None:
+        """Refuse days and names that no gateway knows. Raises UsageError."""
+        if unknown := [name for name in map(str.strip, self.by.split(",")) if name not in GROUPS]:
+            raise UsageError(f"--by {unknown[0]!r} is none of {', '.join(GROUPS)}")
+        if bool(self.begin) != bool(self.end):
+            there, lacking = ("--to", "--from") if self.end else ("--from", "--to")
+            raise UsageError(f"Requested {there} without {lacking}. Add {lacking}, or use --month")
+        try:
+            if self.month:
+                _CALENDAR.month(self.month)
+        except RequestError as error:
+            raise UsageError(str(error)) from None
+        for option, text in (("--from", self.begin), ("--to", self.end)):
+            try:
+                if text:
+                    _CALENDAR.day(text, option)
+            except RequestError:
+                raise UsageError(f"{option} {text!r} is no day. Use one such as 2026-11-01") from None
+        try:
+            if self.begin:
+                _CALENDAR.span(self.begin, self.end)
+        except RequestError:
+            raise UsageError(
+                f"--to {self.end} is not after --from {self.begin}. It is the day after the last one: November is "
+                "--from 2026-11-01 --to 2026-12-01"
+            ) from None

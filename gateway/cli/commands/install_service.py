@@ -6,6 +6,7 @@ import functools
 import os
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 from traitlets import Bool, Unicode
 
@@ -52,6 +53,7 @@ class InstallServiceCommand(Command):
         "dry-run": ({"InstallServiceCommand": {"is_dry": True}}, "Say the steps, and do none."),
         "uninstall": ({"InstallServiceCommand": {"removes": True}}, "Remove units, files, account and its folders."),
     }
+    exclusive: ClassVar[tuple[tuple[str, ...], ...]] = (("driver", "uninstall"),)
     aliases = {
         "user": "InstallServiceCommand.user",
         "driver": "InstallServiceCommand.driver",

@@ -8,7 +8,7 @@ from traitlets import Bool, Unicode
 
 from jupyter_aliquot.gateway.base.errors import UsageError
 from jupyter_aliquot.gateway.terminal.tables import size_text
-from jupyter_aliquot.provisioner.resources import Bytes, WorkloadClass
+from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, WorkloadClass
 
 from .base import WHICH_GATEWAY
 from .kernel_command import KernelCommand, title
@@ -73,7 +73,8 @@ class ResizeCommand(KernelCommand):
 
     def _memory_limit(self) -> str:
         try:
-            Bytes.parse(self.memory)
+            if Bytes.parse(self.memory) <= 0:
+                raise ValueError(f"{self.memory!r} is no limit. Use an amount above 0")
         except ValueError as error:
             raise UsageError(f"--memory {error}, or '{_SHARE}'") from None
         return self.memory
@@ -81,15 +82,25 @@ class ResizeCommand(KernelCommand):
     def _body(self, words: list[str]) -> dict[str, Any]:
         body: dict[str, Any] = {}
         for word in words:
-            try:
-                body["gpus"] = float(word)
-            except ValueError:
-                raise UsageError(f"{word!r} is not a number of GPUs. Use one such as 0.5") from None
+            body["gpus"] = _gpus(word)
         if self.memory:
             body["memory"] = None if self.memory == _SHARE else self._memory_limit()
         if self.priority:
             body["priority"] = self.priority
         return body
+
+
+def _gpus(word: str) -> float:
+    """Read a number of GPUs. Raises UsageError."""
+    try:
+        share = GpuShare.parse(word)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if not share.hundredths:
+        raise UsageError(
+            "Requested 0 GPUs, but a kernel has 0.01 or more. To free its GPU memory, run aliquot swap KERNEL"
+        )
+    return float(share)
 
 
 def _size(report: dict[str, Any]) -> str:

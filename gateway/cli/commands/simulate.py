@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -97,6 +97,7 @@ class SimulateCommand(Command):
             raise UsageError(f"--cluster {error}") from None
         except (TraceError, QuotaFileError) as error:
             raise CommandError(str(error)) from None
+        _refuse_unknown_teams(weights, jobs)
         facts = PolicyInput(DEVICE * sum(sizes), past, weights)
         outcomes: dict[str, Outcome] = {}
         for name in sorted(chosen, key=lambda one: one != GATEWAY):
@@ -122,12 +123,19 @@ class SimulateCommand(Command):
             raise UsageError("--policy gateway has no --overhead event: a kernel loses its start overhead at its start")
         if self.quotas and GATEWAY not in names:
             raise UsageError("--quotas is for the policy gateway. Add it to --policy")
+        if self.weights and "fair" not in names:
+            raise UsageError("--weights is for the policy fair. Add it to --policy")
+        if self.past and not any(name != GATEWAY and POLICIES[name].needs_past for name in names):
+            needing = ", ".join(name for name, policy in POLICIES.items() if policy.needs_past)
+            raise UsageError(f"--past is for the policy {needing}. Add it to --policy")
         return names
 
     def _weights(self) -> dict[str, float]:
         found: dict[str, float] = {}
         for part in filter(None, self.weights.split(",")):
             team, _, value = part.strip().partition("=")
+            if team in found:
+                raise UsageError(f"--weights names {team!r} twice. Give each team one weight")
             try:
                 found[team] = float(value)
             except ValueError:
@@ -165,6 +173,15 @@ class SimulateCommand(Command):
                 f"Refused by the policy gateway, and left out of each row: {of_nodes} of {len(jobs)} jobs. A kernel "
                 "fits one node, and what its team may hold."
             )
+
+
+def _refuse_unknown_teams(weights: Mapping[str, float], jobs: Iterable[Job]) -> None:
+    """Raise UsageError for a weight of a team that the trace does not have."""
+    teams = {job.team for job in jobs if job.team}
+    if unknown := sorted(weights.keys() - teams):
+        raise UsageError(
+            f"--weights {unknown[0]!r} is no team of the trace. Its teams: {', '.join(sorted(teams)) or 'none'}"
+        )
 
 
 def _quotas(path: Path) -> Quotas:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import ClassVar
 
 from jupyter_core.application import JupyterApp
 from traitlets import Bool, Unicode
@@ -13,9 +14,11 @@ from jupyter_aliquot.gateway.config import Aliquot
 from jupyter_aliquot.gateway.containers.images import ImageCatalogue
 from jupyter_aliquot.gateway.kernelspecs.installed import install_named, install_sizes, sys_prefix_folder, user_folder
 from jupyter_aliquot.gateway.kernelspecs.manager import OfferedSize, SizedKernelSpecManager
+from jupyter_aliquot.gateway.sizes.grammar import parse_size_name
 from jupyter_aliquot.gateway.terminal.tables import console, plain_table
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query, read_status
 from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus, UnreadableReportError
+from jupyter_aliquot.provisioner.errors import SizeNameError
 from jupyter_aliquot.provisioner.resources import Bytes, Request
 
 from .base import JSON_FLAG, Command
@@ -46,6 +49,7 @@ class SizesCommand(Command):
         "user": ({"SizesCommand": {"to_user": True}}, "With --install: for this user (the default)."),
         "sys-prefix": ({"SizesCommand": {"to_sys_prefix": True}}, "With --install: for this Python environment."),
     }
+    exclusive: ClassVar[tuple[tuple[str, ...], ...]] = (("json", "install"), ("user", "sys-prefix", "prefix"))
     aliases = {"prefix": "SizesCommand.prefix"}
     classes = [Aliquot, ImageCatalogue]
 
@@ -77,8 +81,6 @@ class SizesCommand(Command):
             self._print(manager, sizes)
 
     def _folder(self) -> Path:
-        if sum((self.to_user, self.to_sys_prefix, bool(self.prefix))) > 1:
-            raise CommandError("Requested more than one place. Use one of --user, --sys-prefix and --prefix")
         if self.prefix:
             return Path(self.prefix).absolute() / "share" / "jupyter" / "kernels"
         return sys_prefix_folder() if self.to_sys_prefix else user_folder()
@@ -86,14 +88,20 @@ class SizesCommand(Command):
     def _names(self, sizes: list[OfferedSize]) -> list[str]:
         """Return the named kernelspecs.
 
-        A size by itself stands for that size of each kernelspec that has sizes.
+        A size by itself stands for that size of each kernelspec that has sizes. Raises UsageError.
         """
         bases = list(dict.fromkeys(size.base for size in sizes if size.image is None))
-        return [
+        names = [
             name
             for word in self.extra_args
             for name in ([word] if ".gpu-" in word.lower() else [f"{base}.gpu-{word}" for base in bases])
         ]
+        try:
+            for name in names:
+                parse_size_name(name)
+        except SizeNameError as error:
+            raise UsageError(str(error)) from None
+        return names
 
     def _print(self, manager: SizedKernelSpecManager, sizes: list[OfferedSize]) -> None:
         has_images = any(size.image for size in sizes)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -65,6 +65,7 @@ class StatusCommand(Command):
         "watch": ({"StatusCommand": {"watch": True}}, "Show it live; q or Ctrl-C ends it."),
     }
     aliases = {"runtime-dir": "StatusCommand.runtime_dir", "interval": "StatusCommand.interval"}
+    only_with: ClassVar[Mapping[str, tuple[str, ...]]] = {"interval": ("watch",)}
 
     watch = Bool(False, help="Show it live; q or Ctrl-C ends it.").tag(config=True)
     interval = Float(2.0, help="With --watch: seconds between two views (default 2).").tag(config=True)

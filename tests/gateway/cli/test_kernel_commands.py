@@ -176,7 +176,7 @@ def run_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     [
         ((), "name a kernel; usage: aliquot resize KERNEL"),
         (("k1",), "Name a change: GPUS"),
-        (("k1", "half"), "'half' is not a number of GPUs. Use one such as 0.5"),
+        (("k1", "half"), "Requested 'half' GPUs, which is not a number. Use one such as 0.25"),
         (("k1", "0.5", "--withdraw"), "--withdraw alone"),
         (("k1", "0.5", "1"), "'1' was not expected; usage: aliquot resize KERNEL"),
         (("k1", "--priority", "prod"), "--priority 'prod' is not a priority. Use normal or low"),
@@ -218,8 +218,8 @@ def test_without_a_gateway_the_agent_is_asked(run_here: RunHere, reserve: Callab
     )
     shared = json.loads(run_here("resize", "k-one", "--memory", "share", "--json")[1])
     assert shared["requested_memory_bytes"] is None
-    code, _, why = run_here("resize", "k-one", "0.333")
-    assert (code, "sizes here go from 0.01 to 1 in steps" in why) == (1, True), "the node has one GPU"
+    code, _, why = run_here("resize", "k-one", "2")
+    assert (code, "keeps its number of devices" in why) == (1, True), why
     reserve("k-two", 50, "b.ipynb")
     code, _, why = run_here("resize", "b.ipynb", "0.75")
     assert (code, why[: len("aliquot: Requested 0.75 of gpu0")]) == (1, "aliquot: Requested 0.75 of gpu0")

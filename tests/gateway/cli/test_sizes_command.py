@@ -78,10 +78,10 @@ def test_clients_that_read_the_disk_find_an_installed_size(run_aliquot, a_runtim
 @pytest.mark.parametrize(
     ("words", "want_code", "want"),
     [
-        (("--install", "0.333"), 1, "steps of 0.01"),
-        (("--install", "python3"), 1, "'python3.gpu-python3'"),
+        (("--install", "0.333"), 2, "steps of 0.01"),
+        (("--install", "python3"), 2, "'python3.gpu-python3'"),
         (("--install", "nothere.gpu-0.5"), 1, "no kernelspec named 'nothere'"),
-        (("--install", "0.5", "python3.gpu-0"), 1, "python3.gpu-0"),
+        (("--install", "0.5", "python3.gpu-0"), 2, "python3.gpu-0"),
         (("0.5",), 2, "names are for --install"),
         (("--user",), 2, "Add --install"),
     ],
