@@ -14,6 +14,10 @@ from .tables import age_text, clock_text, moment_of, plain_table, printable, siz
 
 Report = Mapping[str, Any]
 _NOTHING = "–"
+OF_GROUPS = (
+    "In the row of a team with teams below it, quota is its own. Held and borrowed are of all of them together, "
+    "without quota that they do not lend; GPUs that they lend each other are held and not borrowed."
+)
 _KINDS = {"start": "start", "grow": "larger size", "return": "evicted"}
 
 
@@ -53,7 +57,8 @@ def quota_table(report: Report) -> RenderableType:
                 *(f"{team['past_use']:.1%}" if first else "" for _ in past),
                 *(team.get("queue_order") or report["order"] if first else "" for _ in order),
             )
-    return Group(*_notes(report), table)
+    above = {team.get("parent") for team in report["teams"]} & {team["name"] for team in report["teams"]}
+    return Group(*_notes(report), table, *([Text(OF_GROUPS)] if above else []))
 
 
 def queue_table(report: Report, now: datetime) -> RenderableType:

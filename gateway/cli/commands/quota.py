@@ -49,7 +49,8 @@ class QuotaCommand(_ReportCommand):
     usage = "aliquot quota [reload] [options]"
     accepts_arguments = True
     description = (
-        """Show the teams' quotas: what each is owed, holds, borrows, and could take now.
+        """Show the teams' quotas: what each is owed, holds, borrows, and could take now. A team above others borrows
+    what all of them together hold beyond their quotas: less than the sum of its rows where they lend each other.
 
     `aliquot quota reload` has the gateway read the quota file again now, and prints what is wrong in it. The
     gateway does so by itself within seconds of a change (see docs/how-to/teams-and-quotas.md).

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from jupyter_aliquot.gateway.terminal.quota_table import queue_table, quota_table
+from jupyter_aliquot.gateway.teams.reading import read_quotas
+from jupyter_aliquot.gateway.teams.tree import TeamTree
+from jupyter_aliquot.gateway.terminal.quota_table import OF_GROUPS, queue_table, quota_table
 
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=timezone.utc)
 PREDICTED = {"earliest": "2026-11-29T12:03:30.000Z", "latest": "2026-11-29T12:07:30.000Z"}
@@ -81,3 +83,26 @@ def test_a_gateway_that_tells_no_order_of_teams_is_shown_without_one() -> None:
     with console.capture() as captured:
         console.print(quota_table({**report, "teams": [{**team, "overcommit": None}]}))
     assert "order" not in captured.get()
+
+
+@pytest.mark.parametrize(("parent", "want"), [("group", True), (None, False)])
+def test_the_columns_of_a_team_above_others_are_explained(parent: str | None, want: bool) -> None:
+    gpus = {"model": None, **{f"{word}_gpus": 1.0 for word in ("nominal", "held", "borrowed", "available")}}
+    team = {"is_yours": False, "queued": 0, "evicted": 0, "over_quota_weight": 1.0, "overcommit": None, "gpus": [gpus]}
+    teams = [{**team, "name": "group", "parent": None}, {**team, "name": "a", "parent": parent}]
+    report = {"problem": None, "warnings": [], "order": "las", "usage_half_life_seconds": None, "teams": teams}
+    console = Console(width=300, force_terminal=False)
+    with console.capture() as captured:
+        console.print(quota_table(report))
+    assert (OF_GROUPS in captured.get()) == want
+
+
+def test_what_a_team_above_others_borrows_is_what_its_group_holds_beyond_its_quotas() -> None:
+    """One team of two holds both quotas: it borrows from its neighbor, and their group from no team."""
+    quotas = read_quotas(
+        "teams:\n  group: {}\n  a: {parent: group, nominalQuota: 2}\n  b: {parent: group, nominalQuota: 2}\n", "f"
+    )
+    tree = TeamTree(quotas, {"": 800}, {("a", ""): 400})
+    assert [tree.borrowed(one, "") for one in ("a", "b", "group")] == [200, 0, 0]
+    tree = TeamTree(quotas, {"": 800}, {("a", ""): 500})
+    assert [tree.borrowed(one, "") for one in ("a", "b", "group")] == [300, 0, 100]
