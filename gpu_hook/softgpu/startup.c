@@ -92,6 +92,7 @@ static CUresult attach(void)
     resources_set_bytes(settings.resource_bytes);
     streams_set_queue(settings.queue_items);
     managed_set_fault(settings.fault_nanoseconds);
+    driver.stale = settings.stale;
     if (settings.is_strict)
         strict_begin();
     return CUDA_SUCCESS;

@@ -11,6 +11,7 @@ static struct { /* the words first: every start touches them */
     struct device {
         uint64_t known; /* 1 + the generation of the grant under which the driver told uuid; 0: never */
         uint64_t uuid[2]; /* guarded by known: read before and after them */
+        uint32_t place;   /* 1 + its index in the agent's page; 0: it was never found there */
         bool is_writing;
     } devices[DEVICES_MAX];
 } state;
@@ -46,6 +47,26 @@ static void keep(struct device *device, uint64_t wanted, const uint64_t uuid[2])
     __atomic_store_n(&device->is_writing, false, __ATOMIC_RELEASE);
 }
 
+/* A driver may go on to tell the device before a move. A kernel's devices keep their places in the
+ * agent's page, whatever devices stand there. */
+static bool find_uuid(int device, uint64_t uuid[2])
+{
+    CUuuid found;
+    uint8_t raw[16];
+    /* The first version, for MIG too: it names the parent, as NVML does for the agent. */
+    if (driver()->cuDeviceGetUuid(&found, device) != CUDA_SUCCESS)
+        return false;
+    memcpy(raw, found.bytes, sizeof raw);
+    uint32_t *place = &state.devices[device].place;
+    int index = page_device_index(raw);
+    if (index >= 0)
+        __atomic_store_n(place, (uint32_t)index + 1, __ATOMIC_RELAXED);
+    else
+        page_device_uuid((int)__atomic_load_n(place, __ATOMIC_RELAXED) - 1, raw);
+    memcpy(uuid, raw, sizeof raw);
+    return true;
+}
+
 /* The driver is asked once for each generation of the grant: the kernel may have been moved to
  * another device, which keeps the number of the one before. */
 bool devices_uuid(int device, uint8_t uuid[16])
@@ -54,11 +75,8 @@ bool devices_uuid(int device, uint8_t uuid[16])
     if (device < 0 || device >= devices_count())
         return false;
     if (!read_known(&state.devices[device], wanted, words)) {
-        CUuuid found;
-        /* The first version, for MIG too: it names the parent, as NVML does for the agent. */
-        if (driver()->cuDeviceGetUuid(&found, device) != CUDA_SUCCESS)
+        if (!find_uuid(device, words))
             return false;
-        memcpy(words, found.bytes, 16);
         keep(&state.devices[device], wanted, words);
     }
     memcpy(uuid, words, 16);
@@ -69,6 +87,12 @@ int devices_page_index(int device)
 {
     uint8_t uuid[16];
     return devices_uuid(device, uuid) ? page_device_index(uuid) : -1;
+}
+
+void devices_registered(void)
+{
+    for (int device = 0; device < devices_count(); device++)
+        devices_page_index(device);
 }
 
 int devices_current(void)

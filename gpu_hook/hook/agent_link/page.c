@@ -111,6 +111,16 @@ struct aliquot_hook_page *page_hook(void)
     return at(HOOK);
 }
 
+bool page_device_uuid(int index, uint8_t uuid[16])
+{
+    const struct aliquot_agent_page *page = page_agent();
+    uint32_t count = __atomic_load_n(&page->device_count, __ATOMIC_ACQUIRE);
+    if (index < 0 || (uint32_t)index >= count || index >= (int)ALIQUOT_MAX_DEVICES)
+        return false;
+    memcpy(uuid, page->devices[index].uuid, 16);
+    return true;
+}
+
 int page_device_index(const uint8_t uuid[16])
 {
     const struct aliquot_agent_page *page = page_agent();

@@ -37,6 +37,9 @@ struct aliquot_hook_page *page_hook(void);
 /* Return the index of the device in the agent's page; -1: not granted. */
 int page_device_index(const uint8_t uuid[16]);
 
+/* Read the device at an index of the agent's page. False: there is none, and uuid stays. */
+bool page_device_uuid(int index, uint8_t uuid[16]);
+
 static inline uint64_t page_read(const uint64_t *word)
 {
     return __atomic_load_n(word, __ATOMIC_ACQUIRE);

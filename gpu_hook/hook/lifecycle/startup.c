@@ -1,6 +1,7 @@
 /* Joins the parts: the hook starts when the real cuInit succeeded, sleeps in the child of a fork
  * until that child's own cuInit, and leaves the driver alone when the program exits. */
 #include "accounting/allocations.h"
+#include "accounting/devices.h"
 #include "memory/arrays.h"
 #include "agent_link/activity_page.h"
 #include "agent_link/entrance.h"
@@ -126,6 +127,7 @@ static uint32_t describe(struct aliquot_hello_device devices[ALIQUOT_HELLO_ENTRI
 
 static void show_registered(void)
 {
+    devices_registered();
     quota_registered();
     residency_registered();
     moves_registered();

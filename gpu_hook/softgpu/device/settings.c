@@ -125,6 +125,7 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
     static const struct number resource = {PREFIX "RESOURCE", "bytes (64KiB)", 0, 0, 1ull << 30, 1};
     static const struct number fault = {PREFIX "FAULT_US", "microseconds", 20, 0, 1000000, 0};
     static const struct number queue = {PREFIX "QUEUE", "a number of work items", 0, 0, 1u << 20, 0};
+    static const struct number stale = {PREFIX "STALE", "a number", 1, 0, 2, 0};
     uint64_t value;
 
     if (read_number(&devices, &value, problem, problem_bytes))
@@ -159,6 +160,9 @@ int settings_read(struct settings *settings, char *problem, size_t problem_bytes
     if (read_number(&strict, &value, problem, problem_bytes))
         return -1;
     settings->is_strict = (uint32_t)value;
+    if (read_number(&stale, &value, problem, problem_bytes))
+        return -1;
+    settings->stale = (uint32_t)value;
 
     const char *state = getenv(PREFIX "STATE");
     int length = state && *state

@@ -24,6 +24,9 @@ struct settings {
     /* that one stream may have outstanding before calls into it wait; 0: any number */
     uint32_t queue_items;
     uint32_t is_strict; /* ends the process where a real driver is free to crash */
+    /* what a process that was restored on another device is told of the one before: 0 nothing,
+     * 1 its PCI bus id, 2 its UUID, too */
+    uint32_t stale;
     const char *faults;
     const char *hold; /* a file: calls with the fault `hold` wait while it exists */
     const char *log;

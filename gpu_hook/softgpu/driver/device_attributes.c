@@ -113,7 +113,7 @@ CUresult impl_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice 
         *pi = MACHINE_PCI_DOMAIN;
         break;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-        *pi = (int)driver_place(dev);
+        *pi = (int)driver_told_place(dev, DRIVER_BUS);
         break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
         *pi = (int)atomic_load(&driver.attachment.machine->devices[driver_place(dev)].compute_mode);

@@ -45,7 +45,7 @@ CUresult impl_cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
     if (uuid == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
-        memcpy(uuid->bytes, driver.attachment.machine->devices[driver_place(dev)].uuid, sizeof uuid->bytes);
+        memcpy(uuid->bytes, driver.attachment.machine->devices[driver_told_place(dev, DRIVER_UUID)].uuid, sizeof uuid->bytes);
     return result;
 }
 
@@ -75,7 +75,8 @@ CUresult impl_cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
     if (pciBusId == NULL || len <= 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
-        snprintf(pciBusId, (size_t)len, "%04X:%02X:00.0", MACHINE_PCI_DOMAIN, driver_place(dev));
+        snprintf(pciBusId, (size_t)len, "%04X:%02X:00.0", MACHINE_PCI_DOMAIN,
+                 driver_told_place(dev, DRIVER_BUS));
     return result;
 }
 
@@ -87,7 +88,7 @@ CUresult impl_cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId)
     if (sscanf(pciBusId, "%x:%x:%x.%x", &domain, &bus, &slot, &function) < 3)
         return CUDA_ERROR_INVALID_VALUE;
     for (int i = 0; i < driver.device_count; i++)
-        if (domain == MACHINE_PCI_DOMAIN && driver_place(i) == bus && slot == 0 && function == 0) {
+        if (domain == MACHINE_PCI_DOMAIN && driver_told_place(i, DRIVER_BUS) == bus && slot == 0 && function == 0) {
             *dev = i;
             return CUDA_SUCCESS;
         }

@@ -34,6 +34,11 @@ unsigned driver_place(CUdevice device)
     return slots_place(&driver.attachment, driver.physical[device]);
 }
 
+unsigned driver_told_place(CUdevice device, enum driver_identity kind)
+{
+    return driver.stale >= kind ? driver.physical[device] : driver_place(device);
+}
+
 int driver_find_place(unsigned place)
 {
     for (CUdevice device = 0; device < driver.device_count; device++)

@@ -11,7 +11,10 @@ struct driver {
     struct attachment attachment;
     int device_count;                   /* visible */
     unsigned physical[MACHINE_DEVICES]; /* visible ordinal to index in the machine */
+    unsigned stale; /* enum driver_identity: what it tells of the device before a restore */
 };
+
+enum driver_identity { DRIVER_BUS = 1, DRIVER_UUID = 2 };
 
 /* Valid after cuInit succeeded. */
 extern struct driver driver;
@@ -22,6 +25,9 @@ CUresult driver_check_device(CUdevice device);
 CUdevice driver_ordinal(unsigned physical);
 /* The device of the machine behind a visible ordinal: another one, once the process was restored there. */
 unsigned driver_place(CUdevice device);
+/* The same, as an answer of that kind tells it: some drivers go on to tell the device before a
+ * restore (NVIDIA/cuda-checkpoint#48). */
+unsigned driver_told_place(CUdevice device, enum driver_identity kind);
 /* The visible ordinal of that device of the machine; -1: this process does not see it. */
 int driver_find_place(unsigned place);
 /* An identity of the machine, the same in all of its processes and in no others. */

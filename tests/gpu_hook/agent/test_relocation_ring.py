@@ -461,3 +461,21 @@ def test_the_drivers_limits_move_with_the_kernel(a_ring: ARing) -> None:
     a_ring.node.until(lambda: limits_of(a_ring, "a") == [[0, no_limit], [quota, quota]] or None)
     assert a_ring.looks("a") == ("True", bare(a_ring.uuid(1)))
     assert a_ring.processes["a"].ask(f"take {512 * MIB}") == "2"
+
+
+@pytest.mark.parametrize("stale", ["0", "1", "2"], ids=["the new", "the old bus id", "the old UUID, too"])
+def test_a_kernel_is_accounted_whatever_its_driver_tells_of_the_gpu_before(a_ring: ARing, stale: str) -> None:
+    process = a_ring.add("a", ALIQUOT_SOFTGPU_STALE=stale)
+    process.ask("fill")
+    for index in (1, 0, 1):
+        a_ring.move("a", index)
+        assert a_ring.outcome("a", index) == ("done", "")
+        assert process.ask(f"take {8 * MIB}") == "0"
+        assert process.ask(f"take {512 * MIB}") == "2", "beyond its limit it is out of memory"
+    assert process.ask("look").startswith("True")
+    a_ring.node.until(lambda: a_ring.kernel("a")["devices"][0]["charged_bytes"] > 87 * MIB or None, 30)
+    a_ring.node.end(signal.SIGTERM)
+    a_ring.start()
+    a_ring.node.until(lambda: a_ring.kernel("a")["devices"][0]["charged_bytes"] > 87 * MIB or None, 30)
+    assert process.ask(f"take {8 * MIB}") == "0"
+    assert (a_ring.place("a"), a_ring.reserved()) == (1, [0, 100])

@@ -11,6 +11,11 @@ LOCKED, CHECKPOINTED = 1, 2
 INVALID_VALUE = 1
 
 _UUID = """
+    def bus_of(device):
+        found, same = ctypes.create_string_buffer(32), ctypes.c_int(-1)
+        check(cuda.cuDeviceGetPCIBusId(found, 32, device)); check(cuda.cuDeviceGetByPCIBusId(ctypes.byref(same), found))
+        assert same.value == device
+        return found.value.decode()
     def uuid_of(device):
         found = (ctypes.c_ubyte * 16)(); check(cuda.cuDeviceGetUuid_v2(found, device)); return bytes(found).hex()
 """
@@ -25,7 +30,7 @@ _TARGET = (
         check(cuda.cuCtxSynchronize())
         left = free_bytes() // MIB
         check(cuda.cuMemFree_v2(u64(more)))
-        say(download(p, 16 * MIB) == data, uuid_of(0), free, left)
+        say(download(p, 16 * MIB) == data, uuid_of(0), free, left, bus_of(0))
 """
 )
 _KEEPER = (
@@ -46,7 +51,8 @@ _KEEPER = (
         return cuda.cuCheckpointProcessRestore(pid, ctypes.byref(asked))
     for line in sys.stdin:
         verb, *words = line.split()
-        if verb == "uuids": say(*(uuid_of(device) for device in range(3)))
+        if verb == "buses": say(*(bus_of(device) for device in range(3)))
+        elif verb == "uuids": say(*(uuid_of(device) for device in range(3)))
         elif verb == "free":
             said = []
             for context in contexts:
@@ -95,7 +101,7 @@ class Scene:
     def look(self) -> tuple[str, str, int]:
         """Let the process go on; return whether its bytes are whole, its GPU, and what an allocation took."""
         assert _ask(self.keeper, f"Unlock {self.pid}") == "0 0"
-        whole, uuid, before, after = _ask(self.target, "look").split()
+        whole, uuid, before, after, self.bus = _ask(self.target, "look").split()
         return whole, uuid, int(before) - int(after)
 
 
@@ -105,6 +111,18 @@ def test_a_process_is_restored_on_another_gpu_with_its_bytes(a_machine, visible)
     assert scene.restore([(0, 1), (1, 0), (2, 2)]) == f"0 {LOCKED}"
     assert scene.free() == [scene.before[0] + 16, scene.before[1] - 16, scene.before[2]]
     assert scene.look() == ("True", scene.uuids[1], 8)
+
+
+@pytest.mark.parametrize(("stale", "want"), [("", (1, 0)), ("0", (1, 1)), ("1", (1, 0)), ("2", (0, 0))])
+def test_a_restored_process_may_be_told_the_gpu_before(a_machine, stale, want) -> None:
+    """Drivers are said to tell the PCI bus id of the GPU before: NVIDIA/cuda-checkpoint#48."""
+    scene = Scene(a_machine, **({"ALIQUOT_SOFTGPU_STALE": stale} if stale else {}))
+    buses = _ask(scene.keeper, "buses").split()
+    assert scene.restore([(0, 1), (1, 0), (2, 2)]) == f"0 {LOCKED}"
+    assert scene.free() == [scene.before[0] + 16, scene.before[1] - 16, scene.before[2]]
+    _, uuid, taken = scene.look()
+    assert (scene.uuids.index(uuid), buses.index(scene.bus)) == want
+    assert taken == 8, "whatever it is told, it allocates on the GPU where it is"
 
 
 def test_a_process_that_was_moved_is_moved_again_from_where_it_is(a_machine) -> None:
