@@ -11,6 +11,7 @@
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
     struct observer_view view;
+    device = nvml_present(device);
     nvmlReturn_t result = nvml_driver()->nvmlDeviceGetUtilizationRates(device, utilization);
     if (result != NVML_SUCCESS || !nvml_view(device, &view))
         return result;
@@ -64,6 +65,7 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
                                              unsigned long long lastSeenTimeStamp)
 {
     struct observer_view view;
+    device = nvml_present(device);
     if (!processSamplesCount || !nvml_view(device, &view))
         return nvml_driver()->nvmlDeviceGetProcessUtilization(
             device, utilization, processSamplesCount, lastSeenTimeStamp);
@@ -86,6 +88,7 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device,
 {
     nvmlProcessesUtilizationInfo_t *asked = procesesUtilInfo;
     struct observer_view view;
+    device = nvml_present(device);
     if (!asked || !nvml_view(device, &view))
         return nvml_driver()->nvmlDeviceGetProcessesUtilizationInfo(device, procesesUtilInfo);
     if (asked->version != nvmlProcessesUtilizationInfo_v1)

@@ -107,6 +107,7 @@ static bool has_own_list(nvmlDevice_t device, const unsigned int *count, struct 
     {                                                                                      \
         struct observer_view view;                                                         \
         struct own_list own;                                                               \
+        device = nvml_present(device);                                                     \
         if (!has_own_list(device, infoCount, &view))                                       \
             return nvml_driver()->name(device, infoCount, infos);                          \
         nvmlReturn_t result = list_own(device, list, &view, &own);                         \
@@ -139,6 +140,7 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
 {
     struct observer_view view;
     struct own_list own;
+    device = nvml_present(device);
     if (!has_own_list(device, plist ? &plist->numProcArrayEntries : NULL, &view))
         return nvml_driver()->nvmlDeviceGetRunningProcessDetailList(device, plist);
     if (plist->version != nvmlProcessDetailList_v1)

@@ -35,6 +35,35 @@ const char *nvmlErrorString(nvmlReturn_t result)
     return nvml_driver()->nvmlErrorString(result);
 }
 
+/* By the name of the device where the kernel began, programs find the one where it is: so CUDA names
+ * it. By an index, they find what NVML lists. */
+static nvmlReturn_t found(nvmlReturn_t result, nvmlDevice_t *device)
+{
+    if (result == NVML_SUCCESS)
+        *device = nvml_present(*device);
+    return result;
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
+{
+    return found(nvml_driver()->nvmlDeviceGetHandleByUUID(uuid, device), device);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvmlDevice_t *device)
+{
+    return found(nvml_driver()->nvmlDeviceGetHandleByUUIDV(uuid, device), device);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *pciBusId, nvmlDevice_t *device)
+{
+    return found(nvml_driver()->nvmlDeviceGetHandleByPciBusId(pciBusId, device), device);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *pciBusId, nvmlDevice_t *device)
+{
+    return found(nvml_driver()->nvmlDeviceGetHandleByPciBusId_v2(pciBusId, device), device);
+}
+
 struct shares {
     unsigned long long total, used, free;
 };
@@ -58,6 +87,7 @@ static bool find_shares(nvmlDevice_t device, unsigned long long real_total, stru
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
     struct shares shares;
+    device = nvml_present(device);
     nvmlReturn_t result = nvml_driver()->nvmlDeviceGetMemoryInfo(device, memory);
     if (result == NVML_SUCCESS && find_shares(device, memory->total, &shares)) {
         memory->total = shares.total;
@@ -70,6 +100,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
 {
     struct shares shares;
+    device = nvml_present(device);
     nvmlReturn_t result = nvml_driver()->nvmlDeviceGetMemoryInfo_v2(device, memory);
     if (result == NVML_SUCCESS && find_shares(device, memory->total, &shares)) {
         memory->total = shares.total;

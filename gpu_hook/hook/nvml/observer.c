@@ -143,6 +143,16 @@ bool observer_view(const uint8_t uuid[16], struct observer_view *view)
     return is_known;
 }
 
+bool observer_only_device(uint8_t uuid[16])
+{
+    observer_begin();
+    pthread_mutex_lock(&state.mutex);
+    uint8_t other[16];
+    bool is_only = state.owner != 0 && page_device_uuid(0, uuid) && !page_device_uuid(1, other);
+    pthread_mutex_unlock(&state.mutex);
+    return is_only;
+}
+
 /* False: the agent changed the table in the meantime. */
 static bool read_table(const struct aliquot_agent_page *page,
                        struct aliquot_agent_process *processes, unsigned *count)

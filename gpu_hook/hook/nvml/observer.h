@@ -26,6 +26,9 @@ void observer_begin(void);
  * are the answer. */
 bool observer_view(const uint8_t uuid[16], struct observer_view *view);
 
+/* Read the kernel's device. False: there was never an agent, or the kernel has several. */
+bool observer_only_device(uint8_t uuid[16]);
+
 /* Read the kernel's processes on all its devices; returns how many. */
 unsigned observer_processes(struct aliquot_agent_process processes[ALIQUOT_MAX_PROCESSES]);
 

@@ -53,6 +53,13 @@ for line in sys.stdin:
         print("full", flush=True)
     elif line.strip() == "child":
         print(subprocess.check_output([sys.executable, __file__, "child"], text=True).strip(), flush=True)
+    elif line.strip() == "nvml":
+        nvml, device = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_void_p()
+        name, memory = ctypes.create_string_buffer(96), (ctypes.c_uint64 * 3)()
+        assert nvml.nvmlInit_v2() == 0
+        assert nvml.nvmlDeviceGetHandleByUUID(os.environ["CUDA_VISIBLE_DEVICES"].encode(), ctypes.byref(device)) == 0
+        assert nvml.nvmlDeviceGetUUID(device, name, 96) == nvml.nvmlDeviceGetMemoryInfo(device, memory) == 0
+        print(name.value.decode(), memory[0], flush=True)
     elif line.startswith("take"):
         print(take(int(line.split()[1]))[0], flush=True)
     else:
@@ -245,6 +252,8 @@ def test_an_idle_kernel_moves_to_the_other_gpu_with_all_its_bytes(a_ring: ARing)
     a_ring.node.until(lambda: a_ring.used() == [0, sum(before)] or None, 30)
     assert a_ring.looks("a") == ("True", bare(a_ring.uuid(1)))
     assert a_ring.looks("b") == ("True", bare(a_ring.uuid(1)))
+    uuid, total = a_ring.processes["a"].ask("nvml").split()
+    assert (uuid, int(total)) == (a_ring.uuid(1), 512 * MIB), "as CUDA names it, though its environment is of before"
     assert (a_ring.place("a"), a_ring.kernel("a")["generation"]) == (1, 2)
     # A new kernel finds the whole GPU that is free now.
     assert a_ring.holder.reserve(kernel_id="whole", hundredths=100)["ok"]

@@ -32,6 +32,24 @@ def facts() -> list[list[object]]:
     return rows
 
 
+def by_name(uuid: str) -> list[list[str]]:
+    """Return UUID and PCI bus id of the device that NVML finds by this UUID, and by the bus id of its device."""
+
+    class Named(ctypes.Structure):
+        _fields_ = [("version", ctypes.c_uint), ("type", ctypes.c_uint), ("text", ctypes.c_char * 41)]
+
+    listed = map(handle, range(pynvml.nvmlDeviceGetCount()))
+    bus = next(bus_id(one) for one in listed if pynvml.nvmlDeviceGetUUID(one) == uuid).encode()
+    rows = []
+    named = Named(ctypes.sizeof(Named) | 1 << 24, 1, uuid.encode())
+    asks = [("ByUUID", uuid.encode()), ("ByUUIDV", ctypes.byref(named)), ("ByPciBusId", bus), ("ByPciBusId_v2", bus)]
+    for name, asked in asks:
+        found = pynvml.c_nvmlDevice_t()
+        code = getattr(LIBRARY, f"nvmlDeviceGetHandle{name}")(asked, ctypes.byref(found))
+        rows.append([pynvml.nvmlDeviceGetUUID(found), bus_id(found)] if code == 0 else [str(code), ""])
+    return rows
+
+
 def bus_id(one: Any) -> str:
     return str(pynvml.nvmlDeviceGetPciInfo(one).busId)
 

@@ -163,6 +163,39 @@ def test_a_kernel_reads_memory_limits_and_sets_none(a_node: Any, read: Any, gran
     assert reader(f"limits({str(tmp_path)!r})") == [0, 0, no_limit, 8 * MIB]
 
 
+@pytest.mark.parametrize("enforcer", [Enforcer.HOOK, Enforcer.DRIVER])
+def test_a_moved_kernel_finds_its_device_by_the_name_of_the_one_before(
+    a_node: Any, read: Any, enforcer: Enforcer
+) -> None:
+    """CUDA_VISIBLE_DEVICES goes on to name that, in the kernel and in its children."""
+    plain = read(a_node.plain_env)
+    before, now = [row[2] for row in plain("facts()")]
+    agent = a_node.grant((uuids(plain("facts()"))[1], 64 * MIB))
+    reader = read({**a_node.hooked_env, "ALIQUOT_VISIBLE_DEVICES": before})
+    reader("facts()")
+    agent.write_half(0, AgentPage.ENFORCER, enforcer)
+    agent.write_half(0, AgentPage.UTILIZATION, 37)
+    agent.set_processes((5001, 11, 0, 6 * MIB))
+    there = plain(f"by_name({now!r})")
+    assert reader(f"by_name({before!r})") == reader(f"by_name({now!r})") == there
+    listed, own = reader("facts()")
+    assert listed[:2] == own[:2] == (own if enforcer is Enforcer.HOOK else plain("facts()")[1])[:2]
+    assert (listed[2], own[2]) == (before, now), "NVML lists the node's devices"
+    assert reader("[load(0), load(1), processes('Compute', 0)]") == [[37, 0], [37, 0], [[11, 6 * MIB]]]
+    assert read(a_node.plain_env)("facts()") == plain("facts()")
+
+
+def test_a_kernel_that_is_where_it_began_finds_other_devices_by_their_names(a_node: Any, read: Any) -> None:
+    plain = read(a_node.plain_env)
+    own, other = [row[2] for row in plain("facts()")]
+    a_node.grant((uuids(plain("facts()"))[0], 64 * MIB))
+    for started in (own, f"{own},{other}"):
+        reader = read({**a_node.hooked_env, "ALIQUOT_VISIBLE_DEVICES": started})
+        for name in (own, other):
+            assert reader(f"by_name({name!r})") == plain(f"by_name({name!r})")
+        assert reader("facts()")[1][0] == [256 * MIB, 256 * MIB, 0]
+
+
 def test_nvml_connects_as_an_observer_and_again_after_the_agent_came_back(granted: Any) -> None:
     agent, reader = granted
     assert hellos(agent) == [Role.OBSERVER]
