@@ -159,10 +159,12 @@ class _OfGateway:
 
 def _asked_of(gateways: Gateways) -> _OfGateway:
     try:
+        # The status leaves out the kernels that the user ended.
+        kernels = gateways.ask("kernels", _ANSWER_SECONDS)[1]["kernels"]
         _, told = gateways.ask("status", _ANSWER_SECONDS)
         # An earlier gateway has no nodes on other machines and no cordons.
         nodes, own = told.get("nodes", []), told["node"]
-        return _OfGateway(told["kernels"], nodes, own.get("cordon"), told["devices"], own["message"])
+        return _OfGateway(kernels, nodes, own.get("cordon"), told["devices"], own["message"])
     except (NoGatewayHere, GatewayRefusal) as error:
         return _OfGateway(problem=str(error) if gateways.elsewhere else "")
     except (AttributeError, KeyError, TypeError):
