@@ -6,10 +6,10 @@ Knows no user and no server; report.py decides which users see the result.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from jupyter_aliquot.gateway.base.clock import iso
-from jupyter_aliquot.gateway.reports.kernel import KernelDevice, Residency
+from jupyter_aliquot.gateway.reports.kernel import Residency
 from jupyter_aliquot.gateway.reports.status import HostCopies
 from jupyter_aliquot.gpu_hook.client.reports import KernelStatus
 from jupyter_aliquot.gpu_hook.client.residency_reports import HostCopies as HostCopiesStatus, ResidencyStatus
@@ -105,14 +105,6 @@ def host_copies_report(copies: HostCopiesStatus | None) -> HostCopies | None:
         "budget_bytes": copies.budget_bytes,
         "spilled_bytes": copies.spilled_bytes,
     }
-
-
-def over_limit_bytes(devices: Iterable[KernelDevice]) -> int:
-    """Return by how much a kernel exceeds its memory limit, summed over its devices.
-
-    A kernel exceeds its limit after the limit was lowered.
-    """
-    return sum(max(0, device["used_bytes"] - device["memory_limit_bytes"]) for device in devices)
 
 
 def waiting_text(residency: ResidencyStatus | None) -> str | None:

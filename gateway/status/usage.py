@@ -15,7 +15,7 @@ from jupyter_aliquot.gpu_hook.client.reports import HostMemoryStatus, KernelDevi
 from jupyter_aliquot.provisioner.resources import Quota
 
 from .compute import compute_report, load_report
-from .residency import over_limit_bytes, residency_report
+from .residency import residency_report
 
 
 def kernel_usage(
@@ -35,7 +35,7 @@ def kernel_usage(
         "memory_limit_bytes": sum(device["memory_limit_bytes"] for device in devices),
         "guaranteed_memory_bytes": sum(device["guaranteed_memory_bytes"] for device in devices),
         "used_bytes": sum(device["used_bytes"] for device in devices),
-        "over_limit_bytes": over_limit_bytes(devices),
+        "over_limit_bytes": sum(part.beyond_quota_bytes for part in parts),
         "peak_bytes": sum(device["peak_bytes"] for device in devices),
         "busy_seconds": sum(device["busy_seconds"] for device in devices),
         "context_bytes": sum(device["context_bytes"] for device in devices),

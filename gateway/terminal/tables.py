@@ -85,11 +85,9 @@ def warnings(status: NodeStatus) -> list[str]:
         waits, over = waiting_text(kernel.residency), _over_limit(kernel)
         lines += [f"kernel {name}: {printable(waits)}"] if waits else []
         lines += [f"kernel {name}: throttled: {printable(why)}" for why in _throttle_reasons(kernel)]
-        lines += (
-            [f"kernel {name}: {Bytes(over)} over its memory limit; its allocations fail until it uses less"]
-            if over
-            else []
-        )
+        if over:
+            fails = "its allocations fail until it uses less"
+            lines.append(f"kernel {name}: {Bytes(over)} over its memory limit, contexts included; {fails}")
         if kernel.enforcement not in ("holds", "pending"):
             lines.append(f"kernel {name}: limits by {status.enforcer} {printable(kernel.enforcement)}")
     lines += [f"no kernel's: {printable(process_text(process))}" for process in status.foreign_processes]
@@ -113,7 +111,7 @@ def _throttle_reasons(kernel: KernelStatus) -> list[str]:
 
 
 def _over_limit(kernel: KernelStatus) -> int:
-    return sum(max(0, device.charged_bytes - device.quota_bytes) for device in kernel.devices)
+    return sum(device.beyond_quota_bytes for device in kernel.devices)
 
 
 def devices_table(devices: Sequence[DeviceStatus]) -> RankedTable:

@@ -203,6 +203,13 @@ class KernelDeviceStatus:
     short_at: float | None = None
     compute: ComputeStatus | None = None
     load: DeviceLoad | None = None  # None until it has worked, and from an earlier agent
+    # What it has beyond its quota, with the contexts that count against it; None from an earlier agent.
+    over_bytes: int | None = None
+
+    @property
+    def beyond_quota_bytes(self) -> int:
+        """The bytes beyond the quota, which was lowered; of an earlier agent without contexts."""
+        return max(0, self.charged_bytes - self.quota_bytes) if self.over_bytes is None else self.over_bytes
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,8 @@ class ResizeCommand(KernelCommand):
         if waits:
             text = f"{title(report)} runs on with {_size(report)}; {waits['reason']}"
         elif report["over_limit_bytes"]:
-            text += f"; it uses {Bytes(report['over_limit_bytes'])} more, and its allocations fail until it uses less"
+            more = Bytes(report["over_limit_bytes"])
+            text += f"; it uses {more} more with its contexts, and its allocations fail until it uses less"
         self.tell(report, text)
 
     def _memory_limit(self) -> str:

@@ -143,6 +143,8 @@ def _describe_parts(
             **use.describe(),
             "swapped_bytes": away.get(account.part.uuid, 0),
             "lent_bytes": account.lent,
+            # Contexts count against the quota, so a kernel may be over it with fewer charged bytes.
+            "over_bytes": max(0, use.charged_bytes + account.context_bytes - account.quota_bytes),
             "needed_bytes": needed,
             "short_at": short_at,
             "context_bytes": max(

@@ -14,10 +14,14 @@ from typing import Any
 import pytest
 import warm_start
 
+from jupyter_aliquot.gateway.status.usage import kernel_usage
+from jupyter_aliquot.gateway.terminal.tables import warnings
 from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remove_state
 from jupyter_aliquot.gpu_hook.agent.ledger.contexts import ContextCosts
+from jupyter_aliquot.gpu_hook.client.client import read_status
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver, softgpu_state_path
 from jupyter_aliquot.gpu_hook.placement.placement import Part
+from jupyter_aliquot.provisioner.resources import Bytes
 
 MIB, GIB = 1 << 20, 1 << 30
 # Makes a context, reports free and total memory, then obeys: takes so many MiB and reports the
@@ -148,6 +152,33 @@ def test_a_swapped_out_kernel_keeps_its_context_on_the_gpu(a_machine: ANodeWithC
     node.until(lambda: node.device("other")["context_bytes"] == 74 * MIB)  # by a later audit
     assert node.device()["swapped_bytes"] == 100 * MIB
     assert node.device()["context_bytes"] == 74 * MIB
+
+
+@pytest.mark.parametrize(
+    ("taken", "want"), [(700, 700 + 74 - 512), (450, 450 + 74 - 512), (400, 0)], ids=["much", "by its context", "not"]
+)
+def test_what_a_kernel_has_over_a_lowered_limit_contains_its_contexts(
+    a_machine: ANodeWithContexts, taken: int, want: int
+) -> None:
+    a_machine.start("2GiB")
+    node = a_machine.node
+    program = a_machine.program(a_machine.grant("k"))
+    assert program.take(taken) == 0
+    assert node.device()["over_bytes"] == 0
+    assert a_machine.holder.ask("resize", kernel_id="k", hundredths=25, memory_limit=None)["ok"]
+    node.until(lambda: node.device()["over_bytes"] == want * MIB)
+    assert program.take(100) == OUT_OF_MEMORY
+    (kernel,) = read_status(node.status()).kernels
+    assert kernel_usage(kernel)["over_limit_bytes"] == want * MIB
+    said = [line for line in warnings(read_status(node.status())) if "over its memory limit" in line]
+    assert said == (
+        [
+            f"kernel k: {Bytes(want * MIB)} over its memory limit, contexts included; its allocations fail until "
+            "it uses less"
+        ]
+        if want
+        else []
+    )
 
 
 def test_a_context_waits_for_room_that_an_idle_kernel_leaves(a_machine: ANodeWithContexts) -> None:
