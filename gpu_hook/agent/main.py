@@ -159,7 +159,7 @@ class Agent:
     def _make_relocations(self) -> Relocations:
         libraries = self._node.libraries.folder.name
         parts = (self._reservations, self._ledger, self._leases, libraries, self._moved)
-        return Relocations(*parts, is_allowed=self._settings.leases.has_moves)
+        return Relocations(*parts, lambda kernel_id: kernel_id in self._auditor.findings.unhooked)
 
     def _make_lease_operations(self) -> LeaseOperations:
         asked = (self._leases, self._evictions, self._relocations)

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 # A kernel that has not left its device by then stays there.
 PATIENCE_SECONDS = 120.0  # from its last step
 _MOST_OUTCOMES = 256
+UNHOOKED = "a process of it uses the GPU without the hook"
 MOVING, DONE, FAILED = "moving", "done", "failed"
 
 
@@ -45,8 +46,8 @@ class Relocations:
     """The moves between devices of this node.
 
     ``libraries`` names those of this agent: a process with others does not notice its new device.
-    ``is_allowed``: the administrator lets this agent move kernels, which is experimental.
-    ``changed`` is called when parts became free, or taken.
+    ``changed`` is called when parts became free, or taken. ``has_unhooked`` returns whether a kernel has a process
+    on its devices that the hook does not see.
     """
 
     def __init__(
@@ -56,10 +57,9 @@ class Relocations:
         leases: LeaseKeeper,
         libraries: str,
         changed: Callable[[], None],
-        *,
-        is_allowed: bool,
+        has_unhooked: Callable[[str], bool],
     ) -> None:
-        self._is_allowed = is_allowed
+        self._has_unhooked = has_unhooked
         self._reservations = reservations
         self._ledger = ledger
         self._leases = leases
@@ -71,8 +71,6 @@ class Relocations:
     def why_not(self, kernel: Kernel, facts: ResidencyFacts) -> str:
         """Return why a kernel cannot move to another device now; empty: it can, to one of its model."""
         record = self._leases.record(kernel.kernel_id)
-        if not self._is_allowed:
-            return "its node agent runs without --experimental-moves"
         if record is None or kernel.is_ending:
             return "it ends"
         return (
@@ -89,12 +87,13 @@ class Relocations:
             "it is on more than one GPU": len(kernel.reservation.parts) != 1,
             "its processes have not come back to the node agent yet": kernel.is_expecting,
             "its process has not started": not kernel.pids,
-            "its container has its own GPU alone": kernel.reservation.pod is not None
-            or not all(map(_sees_our_devices, kernel.pids)),
             "it runs with libraries of another version": not set(kernel.libraries) <= {self._libraries},
             f"{processes} of its processes use the GPU": processes > 1,
+            UNHOOKED: self._has_unhooked(kernel.kernel_id),
         }
-        return next((why for why, is_so in found.items() if is_so), "")
+        why = next((why for why, is_so in found.items() if is_so), "")
+        is_contained = not why and (kernel.reservation.pod is not None or not all(map(_sees_our_devices, kernel.pids)))
+        return "its container has its own GPU alone" if is_contained else why
 
     def begin(self, kernel_id: str, uuid: str) -> None:
         """Have a kernel move to another device. Raises Refused for one that cannot, or finds no room there."""
@@ -186,7 +185,7 @@ class Relocations:
         is_empty = state is KernelState.STARTING and not move.kernel.processes_on_devices
         if record.is_beginning is not None and not is_empty:
             return
-        if why := self._why_lost(move) or _why_it_stays(move, record, pid):
+        if why := self._why_lost(move) or self._why_unhooked(move) or _why_it_stays(move, record, pid):
             self._fail(move, record, why)
         elif pid is not None:
             pass  # on the device that it leaves; others wait until the move ended
@@ -224,6 +223,9 @@ class Relocations:
         """Return why a kernel cannot go on to the device that it moves to; empty: that is still there."""
         uuid = move.target.uuid
         return f"device {uuid}, to which it moved, is gone from this node" if self._ledger.is_lost(uuid) else ""
+
+    def _why_unhooked(self, move: _Relocation) -> str:
+        return UNHOOKED if self._has_unhooked(move.kernel.kernel_id) else ""
 
     def _return(self, move: _Relocation, record: LeaseRecord, why: str) -> None:
         """Have a kernel be restored where it was."""

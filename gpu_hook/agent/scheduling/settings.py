@@ -47,7 +47,6 @@ class LeaseSettings:
     host: HostBudget = field(default_factory=HostBudget)
     residency: str = "vmm"
     checkpoint_after_seconds: float | None = None
-    has_moves: bool = False
     policy: Policy = field(default_factory=Policy)
 
     @property
@@ -113,7 +112,6 @@ def read_lease_settings(options: argparse.Namespace) -> LeaseSettings:
         host=options.swap_memory,
         residency=options.residency,
         checkpoint_after_seconds=options.checkpoint_after,
-        has_moves=options.experimental_moves,
         policy=Policy(
             hold_seconds=options.lease_hold,
             quantum_seconds=options.lease_quantum,
@@ -131,11 +129,6 @@ def _add_policy(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         metavar="SECONDS",
         help="checkpoint kernels swapped out for so long, contexts and all; experimental (default: never)",
-    )
-    advanced.add_argument(
-        "--experimental-moves",
-        action="store_true",
-        help="let administrators move idle kernels to another GPU of this machine (aliquot defragment)",
     )
     times = {
         "hold": (

@@ -135,7 +135,7 @@ class ARing:
         """Start an agent, and a connection that holds both kernels."""
         words = ["-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-devices", "2"]
         words += ["--softgpu-memory", "1GiB", "--overcommit", "1", "--runtime-dir", str(self.node.folder)]
-        words += ["--log-file", str(self.node.folder / "agent.log"), "--experimental-moves", *more]
+        words += ["--log-file", str(self.node.folder / "agent.log"), *more]
         self.node.process = warm_start.start(warm_start.AGENT, words, env={**os.environ, **environment})
         self.node.until(self.node.answers)
         self.holder = self._open_holder()

@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Container, Coroutine, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +60,7 @@ class Moving:
     def __init__(self, node: Any, open_holder: Callable[[], Any]) -> None:
         self.node = node
         node.set_devices(count=2)
-        node.start("--experimental-moves")
+        node.start()
         self.holder = open_holder()
         placement = [{"uuid": UUIDS[0], "hundredths": 50}]
         assert self.holder.reserve("k", 50, placement=placement)["ok"]
@@ -129,8 +129,15 @@ def test_a_moves_time_begins_again_with_each_step() -> None:
     assert is_overdue(began=10.0, step=20.0, now=20.0 + PATIENCE_SECONDS)
 
 
-def play(scenario: Callable[[AReservationsNode, Relocations], Coroutine[Any, Any, None]], folder: Path) -> None:
-    """Run a scene with an agent on this loop. Its driver checkpoints, and no kernel of the scene gets so far."""
+def play(
+    scenario: Callable[[AReservationsNode, Relocations], Coroutine[Any, Any, None]],
+    folder: Path,
+    unhooked: Container[str] = (),
+) -> None:
+    """Run a scene with an agent on this loop. Its driver checkpoints, and no kernel of the scene gets so far.
+
+    *unhooked*: the kernels with a process that the hook does not see.
+    """
 
     async def run() -> None:
         helper = CheckpointHelper(folder / "libcuda.so.1", {})
@@ -138,7 +145,7 @@ def play(scenario: Callable[[AReservationsNode, Relocations], Coroutine[Any, Any
         node.ledger.set_devices([DeviceFacts(uuid, at, "Fake", CARD) for at, uuid in enumerate(UUIDS)])
         parts = (node.reservations, node.ledger, node.leases, "")
         try:
-            await scenario(node, Relocations(*parts, lambda: None, is_allowed=True))
+            await scenario(node, Relocations(*parts, lambda: None, unhooked.__contains__))
         finally:
             await node.end(is_killed=True)
 
@@ -181,3 +188,23 @@ def test_a_kernel_arrives_without_the_limits_that_the_driver_had_set_on_the_devi
         process.close()
 
     play(scenario, a_folder)
+
+
+def test_a_kernel_with_a_process_that_the_hook_does_not_see_is_not_moved(a_folder: Path, enter: Enter) -> None:
+    unhooked: set[str] = set()
+
+    async def scenario(node: AReservationsNode, relocations: Relocations) -> None:
+        kernel = node.reserve(node.a_connection(), "k", 50)
+        assert kernel.bind(os.getpid(), start_time_ticks(os.getpid()) or 0)
+        kernel.activity = Activity(0, 0, 0.0)
+        unhooked.add("k")
+        with pytest.raises(Refused, match="without the hook"):
+            relocations.begin("k", UUIDS[1])
+        unhooked.clear()
+        enter(kernel.folder)
+        relocations.begin("k", UUIDS[1])
+        unhooked.add("k")
+        relocations.look("k")
+        assert relocations.outcome("k", UUIDS[1]) == ("failed", "a process of it uses the GPU without the hook")
+
+    play(scenario, a_folder, unhooked)
