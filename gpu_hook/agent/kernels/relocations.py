@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
 
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import Ledger, LedgerError
 from jupyter_aliquot.gpu_hook.agent.scheduling.keeper import LeaseKeeper
@@ -67,6 +68,8 @@ class Relocations:
         self._changed = changed
         self._moving: dict[str, _Relocation] = {}
         self._failed: dict[str, str] = {}  # kernel -> why its last move failed
+        # The processes of each kernel that are in no container.
+        self._free: WeakKeyDictionary[Kernel, set[int]] = WeakKeyDictionary()
 
     def why_not(self, kernel: Kernel, facts: ResidencyFacts) -> str:
         """Return why a kernel cannot move to another device now; empty: it can, to one of its model."""
@@ -82,18 +85,26 @@ class Relocations:
 
     def _why_never(self, kernel: Kernel) -> str:
         """Return why a kernel stays, whatever it does; empty: it need not."""
-        processes = len(kernel.processes_on_devices)
+        processes, pids = len(kernel.processes_on_devices), kernel.pids
         found = {
             "it is on more than one GPU": len(kernel.reservation.parts) != 1,
             "its processes have not come back to the node agent yet": kernel.is_expecting,
-            "its process has not started": not kernel.pids,
+            "its process has not started": not pids,
             "it runs with libraries of another version": not set(kernel.libraries) <= {self._libraries},
             f"{processes} of its processes use the GPU": processes > 1,
             UNHOOKED: self._has_unhooked(kernel.kernel_id),
         }
         why = next((why for why, is_so in found.items() if is_so), "")
-        is_contained = not why and (kernel.reservation.pod is not None or not all(map(_sees_our_devices, kernel.pids)))
-        return "its container has its own GPU alone" if is_contained else why
+        return why or ("its container has its own GPU alone" if self._is_contained(kernel, pids) else "")
+
+    def _is_contained(self, kernel: Kernel, pids: Sequence[int]) -> bool:
+        """Return whether a kernel is in a container. Each status asks: only new processes are looked at."""
+        if kernel.reservation.pod is not None:
+            return True
+        known = self._free.setdefault(kernel, set())
+        known.update(pid for pid in pids if pid not in known and _sees_our_devices(pid))
+        known.intersection_update(pids)
+        return len(known) < len(pids)
 
     def begin(self, kernel_id: str, uuid: str) -> None:
         """Have a kernel move to another device. Raises Refused for one that cannot, or finds no room there."""
