@@ -40,7 +40,7 @@ def a_status_maker(node: AReservationsNode, *readings: DeviceReading) -> StatusM
         ledger=node.ledger,
         reservations=node.reservations,
         evictions=SimpleNamespace(leaving=list),  # no kernel leaves
-        relocations=SimpleNamespace(why_not=lambda kernel, facts: ""),
+        relocations=SimpleNamespace(why_not=lambda kernel, facts: "", places=list),
         monitor=SimpleNamespace(readings=readings, problem=""),
         auditor=SimpleNamespace(findings=Findings()),
         enforcement=enforcement,
