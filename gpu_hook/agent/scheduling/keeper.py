@@ -17,6 +17,7 @@ from jupyter_aliquot.gpu_hook.agent.activity.idleness import Moment, Patience
 from jupyter_aliquot.gpu_hook.agent.swap.facts import Move
 from jupyter_aliquot.gpu_hook.waiting import within
 
+from .context_saves import choose
 from .expectations import restore_seconds
 from .leases import decide
 from .records import Leased, LeaseRecord, LeftFor, Movable, why_out
@@ -252,6 +253,7 @@ class LeaseKeeper:
         self._finish_evictions(now.monotonic)
         self._save_the_quiet(now.monotonic)
         waits = {wait.kernel_id: wait for wait in decision.waits}
+        self._make_way(views, waits, now.monotonic)
         for record in self._records.values():
             if record.stays_out and record.wants_since is not None:
                 waits[record.kernel.kernel_id] = Wait(record.kernel.kernel_id, record.why_kept_out, 1)
@@ -305,6 +307,27 @@ class LeaseKeeper:
             record.not_saved_before = self._clock().monotonic + retry
             log.info("event=not_checkpointed kernel=%s reason=%r", kernel_id, move.text)
         self.notify()
+
+    def _make_way(self, views: list[KernelView], waits: dict[str, Wait], now: float) -> None:
+        """Have contexts of idle kernels leave for a kernel that does not fit beside them, however long it waits."""
+        stuck = [view for view in views if view.kernel_id in waits and waits[view.kernel_id].reason is Reason.STUCK]
+        for view in stuck:
+            contexts = [record.contexts(now) for record in self._records.values()]
+            saves = choose(view, self.room.views(), views, contexts)
+            if saves.is_enough or saves.is_later:
+                reason = Reason.MOVING if saves.is_enough else Reason.BUSY
+                waits[view.kernel_id] = replace(waits[view.kernel_id], reason=reason, behind=saves.kernels)
+            for kernel_id in saves.kernels:
+                self._have_contexts_leave(self._records[kernel_id], view.kernel_id, now)
+
+    def _have_contexts_leave(self, record: LeaseRecord, wanted_by: str, now: float) -> None:
+        """Take the next step: its memory leaves first."""
+        kernel_id = record.kernel.kernel_id
+        if record.is_resident:
+            out = Out(kernel_id, wanted_by)
+            self._begin(kernel_id, State.SWAPPING_OUT, self._take_out(out, why_out(out, self._records)))
+        elif record.is_to_make_way(now):
+            self._begin(kernel_id, State.SWAPPING_OUT, self._checkpoint(kernel_id))
 
     def _answer_growth(self, views: list[KernelView], waits: dict[str, Wait], now: float) -> None:
         """Answer requests that wait in vain, where no kernel can make room.
@@ -410,12 +433,15 @@ class LeaseKeeper:
 
     async def _bring_in(self, kernel_id: str) -> None:
         record = self._records[kernel_id]
+        contexts = dict(record.residency.saved_bytes)
         try:
             move = await record.residency.swap_in()
         finally:
             record.is_beginning = None
         if move.is_done:
             record.came_in(self._clock().monotonic)
+            for uuid, amount in contexts.items():
+                self.room.expect(uuid, amount)
         self._book(record, move, is_out=False)
 
     def _book(self, record: LeaseRecord, move: Move, is_out: bool) -> None:

@@ -18,6 +18,7 @@ from jupyter_aliquot.gpu_hook.agent.swap.facts import DeviceBytes, Move, Residen
 from jupyter_aliquot.gpu_hook.agent.swap.table import KernelState
 from jupyter_aliquot.gpu_hook.protocol.codec import ResidencyMode
 
+from .context_saves import Contexts
 from .turns import Turns
 from .views import ASKED_OUT_SECONDS, NEVER, Holding, KernelView, Out, Policy, Reason, State, Want
 
@@ -28,6 +29,7 @@ _SAME_SECONDS = 0.1
 _LATE_SECONDS = 2.0
 # A look at the driver's figures is at most a second old. One from before a swap-out shows all of a kernel's memory.
 _SEEN_SECONDS = 2.0
+_SHOWN_SECONDS = 4.0  # until the room of a device shows that contexts left
 _KEPT = {Reason.HOST: "host memory for its copy", Reason.LINK: "the copy of another kernel's memory"}
 _STATES = {
     KernelState.SWAPPING_OUT: State.SWAPPING_OUT,
@@ -73,6 +75,11 @@ class Movable(Protocol):
     async def prepare(self) -> bool: ...
 
     async def checkpoint(self) -> Move: ...
+
+    @property
+    def saved_bytes(self) -> Mapping[str, int]: ...
+
+    def why_not_saved(self, facts: ResidencyFacts) -> str: ...
 
 
 class CreditQueues(Protocol):
@@ -319,6 +326,25 @@ class LeaseRecord:
         """Return whether its contexts are to leave now: its memory is out, and it moves to another device."""
         is_out = self._is_seen_out(now)
         return is_out and self.is_relocating and not self.kernel.is_expecting and now >= self.not_saved_before
+
+    def contexts(self, now: float) -> Contexts:
+        """Return its contexts: those that may leave for a kernel that waits, and those that just left."""
+        state, devices, own = self.facts.state, self.facts.devices, self.kernel
+        amounts = {one.uuid: one.context_bytes for one in devices if one.context_bytes}
+        if state is KernelState.CHECKPOINTED:
+            return Contexts(own.kernel_id, left=amounts if now - self.facts.since < _SHOWN_SECONDS else {})
+        may_leave = not own.is_expecting and now >= self.not_saved_before and self._movable_at(now) <= now
+        if not may_leave or self.residency.why_not_saved(self.facts):
+            return Contexts(own.kernel_id)
+        is_idle = self.is_resident and self.idle_since is not None
+        is_unwanted = state is KernelState.SWAPPED and self.wants_since is None
+        if is_idle or is_unwanted or self.is_beginning is State.SWAPPING_OUT:
+            return Contexts(own.kernel_id, leaving=amounts)
+        return Contexts(own.kernel_id, busy=amounts)
+
+    def is_to_make_way(self, now: float) -> bool:
+        """Return whether its contexts can leave now: its memory is out, and nothing wants it."""
+        return self._is_seen_out(now) and self.wants_since is None and not self.kernel.is_expecting
 
     def _is_seen_out(self, now: float) -> bool:
         """Return whether it is swapped out, and the driver's figures were read since then."""

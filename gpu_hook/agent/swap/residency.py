@@ -153,9 +153,13 @@ class KernelResidency:
         """Have its saved contexts be restored on another device. The caller changes its accounts, and the journal."""
         self._checkpoint.cross(source, target)
 
+    def why_not_saved(self, facts: ResidencyFacts) -> str:
+        """Return why its contexts cannot leave once its memory has; empty: they can."""
+        return facts.mode_reason or self._checkpoint.why_not(facts)
+
     def why_immovable(self, facts: ResidencyFacts) -> str:
         """Return why its contexts can be restored on no other device; empty: they can, with another of its model."""
-        return facts.mode_reason or self._checkpoint.why_no_map() or self._checkpoint.why_not(facts)
+        return self._checkpoint.why_no_map() or self.why_not_saved(facts)
 
     async def prepare(self) -> bool:
         """Make warm host memory for its copy ahead, while it runs.

@@ -32,6 +32,9 @@ class AResidency:
     def __init__(self, kernel_id: str, amount: int, state: KernelState) -> None:
         self.kernel_id, self.amount, self.state = kernel_id, amount, state
         self.unswappable = 0
+        self.context = 0
+        self.since = 0.0
+        self.not_saved = ""
         self.telemetry = Telemetry()
         self.waits_since: float | None = None
         self.gave_up_at: float | None = None
@@ -46,14 +49,14 @@ class AResidency:
         is_out = self.state in (KernelState.SWAPPED, KernelState.CHECKPOINTED, KernelState.SWAPPING_IN)
         away = self.amount - self.unswappable if is_out else 0
         device = DeviceBytes(
-            UUID, self.amount, self.amount - self.unswappable, away, self.unswappable, self.amount - away
+            UUID, self.amount, self.amount - self.unswappable, away, self.unswappable, self.amount - away, self.context
         )
         return ResidencyFacts(
             kernel_id=self.kernel_id,
             state=self.state,
             mode=self.mode,
             mode_reason=self.mode_reason,
-            since=0.0,
+            since=self.since,
             devices=(device,),
             pin_reasons=PinReason(0),
             refusal=self.refusal,
@@ -71,6 +74,13 @@ class AResidency:
 
     async def checkpoint(self) -> Move:
         return await self._move(KernelState.SWAPPING_OUT, KernelState.CHECKPOINTED)
+
+    @property
+    def saved_bytes(self) -> dict[str, int]:
+        return {UUID: self.context} if self.state is KernelState.CHECKPOINTED else {}
+
+    def why_not_saved(self, facts: ResidencyFacts) -> str:
+        return self.not_saved
 
     async def prepare(self) -> bool:
         self.prepared += 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -181,15 +182,26 @@ def test_what_a_kernel_has_over_a_lowered_limit_contains_its_contexts(
     )
 
 
-def test_a_context_waits_for_room_that_an_idle_kernel_leaves(a_machine: ANodeWithContexts) -> None:
+def test_kernels_of_which_one_fills_the_gpu_take_turns_with_their_contexts(a_machine: ANodeWithContexts) -> None:
+    """The first leaves for the context of the second, and comes back when that context has left."""
     a_machine.start("2GiB", "--lease-hold", "0.1")
     node = a_machine.node
-    idle = a_machine.program(a_machine.grant("idle", 100))
-    assert idle.take(idle.free) == 0
-    assert a_machine.holder.ask("activity", kernel_id="idle", open=0, work=0, since=0.0)["ok"]
-    coming = a_machine.program(a_machine.grant("coming", 25))
-    assert node.device("idle")["swapped_bytes"] == idle.free * MIB
-    assert coming.take(coming.free) == 0
+
+    def rest(kernel_id: str) -> None:
+        assert a_machine.holder.ask("activity", kernel_id=kernel_id, open=0, work=0, since=0.0)["ok"]
+
+    full = a_machine.program(a_machine.grant("full", 100))
+    assert full.take(full.free - 2) == 0
+    rest("full")
+    small = a_machine.program(a_machine.grant("small", 25))
+    assert node.device("full")["swapped_bytes"] == (full.free - 2) * MIB
+    assert small.take(small.free - 4) == 0
+    rest("small")
+    assert full.take(2) == 0
+    assert node.kernel("small")["residency"]["state"] == "checkpointed"
+    rest("full")
+    assert a_machine.holder.ask("activity", kernel_id="small", open=1, work=1, since=time.time())["ok"]
+    assert small.take(2) == 0
     assert "event=no_room" not in node.log()
 
 

@@ -476,3 +476,86 @@ def test_a_kernel_that_ends_leaves_its_room_to_one_that_waits(play: Any) -> None
         assert out.residency.state is KernelState.SWAPPING_IN
 
     play(scenario)
+
+
+class TestContextsThatLeave:
+    """A kernel that fills the device comes back beside no other kernel's context."""
+
+    async def a_full_one(self, node: ANode, others: int, **idle: int) -> tuple[AKernel, list[AKernel]]:
+        """Make a kernel of 950 MiB that is out and called, and idle ones with contexts of so many MiB.
+
+        Contexts take *others* MiB of the device, these included.
+        """
+        full = node.kernel("full", 950, KernelState.SWAPPED)
+        made = [node.kernel(name, 20) for name in idle]
+        for kernel, context in zip(made, idle.values(), strict=True):
+            kernel.residency.context = context * MIB
+        node.look(others=others * MIB)
+        call(full, node)
+        await node.turn(later=10)
+        return full, made
+
+    def wait_of(self, node: ANode) -> Reason:
+        wait = node.keeper.wait("full")
+        assert wait is not None
+        return wait.reason
+
+    def test_those_of_an_idle_kernel_follow_its_memory(self, play: Any) -> None:
+        async def scenario(node: ANode) -> None:
+            full, (idle,) = await self.a_full_one(node, 60, idle=60)
+            assert (self.wait_of(node), idle.residency.state) == (Reason.MOVING, KernelState.SWAPPING_OUT)
+            idle.residency.since = node.now
+            await node.finish(idle)
+            assert idle.residency.state is KernelState.SWAPPED, "the driver's figures are from before"
+            await node.turn(later=3)
+            assert idle.residency.state is KernelState.SWAPPING_OUT
+            idle.residency.since = node.now
+            await node.finish(idle)
+            assert (idle.residency.state, self.wait_of(node)) == (KernelState.CHECKPOINTED, Reason.MOVING)
+            node.look()
+            await node.turn(later=1)
+            assert full.residency.state is KernelState.SWAPPING_IN
+            assert idle.residency.state is KernelState.CHECKPOINTED
+
+        play(scenario)
+
+    def test_no_more_of_them_than_are_needed_the_longest_idle_first(self, play: Any) -> None:
+        async def scenario(node: ANode) -> None:
+            young = node.kernel("young", 20)
+            young.residency.context, young.activity = 40 * MIB, Activity(0, 0, 900.0)
+            _, (old,) = await self.a_full_one(node, 80, old=40)
+            assert (young.residency.state, old.residency.state) == (KernelState.RESIDENT, KernelState.SWAPPING_OUT)
+
+        play(scenario)
+
+    def test_those_of_a_busy_kernel_are_waited_for(self, play: Any) -> None:
+        async def scenario(node: ANode) -> None:
+            busy = node.kernel("busy", 20)
+            busy.residency.context, busy.activity = 60 * MIB, Activity(1, 1, node.now)
+            busy.residency.telemetry = Telemetry(calls_inside=1, last_call=node.now)
+            await self.a_full_one(node, 60)
+            assert self.wait_of(node) is Reason.BUSY
+            assert busy.residency.state is KernelState.RESIDENT
+
+        play(scenario)
+
+    def test_where_they_cannot_leave_the_kernel_is_stuck_and_no_other_moves_for_it(self, play: Any) -> None:
+        async def scenario(node: ANode) -> None:
+            idle = node.kernel("idle", 20)
+            idle.residency.context, idle.residency.not_saved = 60 * MIB, "it is a client of MPS"
+            await self.a_full_one(node, 60)
+            assert (self.wait_of(node), idle.residency.state) == (Reason.STUCK, KernelState.RESIDENT)
+
+        play(scenario)
+
+    def test_a_restored_context_takes_room_before_the_looks_show_it(self, play: Any) -> None:
+        async def scenario(node: ANode) -> None:
+            saved = node.kernel("saved", 20, KernelState.CHECKPOINTED)
+            saved.residency.context = 60 * MIB
+            call(saved, node)
+            await node.turn(later=10)
+            await node.finish(saved)
+            assert saved.residency.state is KernelState.RESIDENT
+            assert node.keeper.room.capacity_bytes(UUID) == CARD - 60 * MIB
+
+        play(scenario)
