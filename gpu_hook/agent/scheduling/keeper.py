@@ -311,8 +311,8 @@ class LeaseKeeper:
     def _make_way(self, views: list[KernelView], waits: dict[str, Wait], now: float) -> None:
         """Have contexts of idle kernels leave for a kernel that does not fit beside them, however long it waits."""
         stuck = [view for view in views if view.kernel_id in waits and waits[view.kernel_id].reason is Reason.STUCK]
+        contexts = [record.contexts(now) for record in self._records.values()] if stuck else []
         for view in stuck:
-            contexts = [record.contexts(now) for record in self._records.values()]
             saves = choose(view, self.room.views(), views, contexts)
             if saves.is_enough or saves.is_later:
                 reason = Reason.MOVING if saves.is_enough else Reason.BUSY
