@@ -13,7 +13,11 @@ demo: ## Three real notebooks share one GPU: memory limits, out-of-memory, kill 
 	@$(PYTHON) tools/setup.py demo
 	@$(BIN)/aliquot demo
 
-lab: ## JupyterLab with Aliquot, also as root; ARGS go to it
+# Jupyter writes into what it opens: a copy to work on, made once, leaves the checkout clean.
+notebooks/%.ipynb:
+	@mkdir -p notebooks && cp examples/$*.ipynb $@
+
+lab: notebooks/quickstart.ipynb ## JupyterLab with Aliquot, also as root; ARGS go to it
 	@$(PYTHON) tools/setup.py lab
 	@$(BIN)/aliquot lab $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS)
 
