@@ -121,3 +121,16 @@ test('what the kernel shows of a cell ends the doubt, and a restart ends all', (
   sent.clear();
   assert.deepEqual(sent.doubtful, []);
 });
+
+test('cells that wait in the page are not run if the connection ends', () => {
+  const sent = aPage();
+  sent.send(cell('sent'), UP);
+  sent.send(slider('moved'), DOWN);
+  sent.send(cell('kept'), DOWN);
+  sent.send(cell('behind'), UP);
+  assert.deepEqual(sent.waiting, ['kept', 'behind']);
+  sent.connect();
+  assert.deepEqual(sent.waiting, ['kept', 'behind'], 'Lab sends them now, or has not yet');
+  sent.hear(BUSY, 'kept');
+  assert.deepEqual(sent.waiting, ['behind']);
+});

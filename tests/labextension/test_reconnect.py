@@ -32,6 +32,7 @@ pytestmark = pytest.mark.browser
 _LINES = 80
 _TRIES = 120
 _WRITE = "source => jupyterapp.shell.currentWidget.content.widgets[0].model.sharedModel.setSource(source)"
+_CONNECTION = "jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.connectionStatus"
 _COUNT = f"""
 import time
 for number in range({_LINES}):
@@ -170,6 +171,41 @@ def test_a_cell_that_was_lost_with_its_server_ends_as_not_run_and_can_be_run_aga
     path = an_empty_notebook(a_mortal_lab.notebooks, "lost.ipynb", "python3")
     LabPage(a_page).open(a_mortal_lab.lab_url).open_notebook(path, "python3")
     _lose_a_cell(a_page, a_mortal_lab)
+
+
+def _run_a_cell_while_away(page: Page, server: LabProcess) -> None:
+    """Kill the server, run a cell, which waits in the page, and start the server again."""
+    prompt = page.locator(".jp-InputPrompt").first
+    page.evaluate(_WRITE, "print('before')")
+    lab = LabPage(page)
+    lab.finish_command("notebook:run-all-cells")
+    page.locator(".jp-OutputArea-output").filter(has_text="before").wait_for()
+    server.kill()
+    page.wait_for_function(f"{_CONNECTION} !== 'connected'")
+    page.evaluate(_WRITE, "print('it ran')")
+    lab.start_command("notebook:run-all-cells")
+    prompt.filter(has_text="[*]").wait_for()
+    server.start_again()
+
+
+def test_a_cell_that_is_run_while_the_server_is_away_runs_once_the_server_is_back(
+    a_mortal_lab: LabProcess, a_page: Page
+) -> None:
+    path = an_empty_notebook(a_mortal_lab.notebooks, "away.ipynb", "python3")
+    LabPage(a_page).open(a_mortal_lab.lab_url).open_notebook(path, "python3")
+    _run_a_cell_while_away(a_page, a_mortal_lab)
+    a_page.locator(".jp-OutputArea-output").filter(has_text="it ran").wait_for(timeout=180_000)
+    a_page.locator("#jp-main-statusbar").get_by_text("| Idle").wait_for()
+
+
+def test_a_cell_that_is_run_while_the_server_is_away_is_not_run_where_the_kernel_is_lost(a_page: Page) -> None:
+    with LabProcess(with_aliquot=True, options=("--Aliquot.keep_kernels=never",), port=free_port()) as server:
+        path = an_empty_notebook(server.notebooks, "away.ipynb", "python3")
+        LabPage(a_page).open(server.lab_url).open_notebook(path, "python3")
+        _run_a_cell_while_away(a_page, server)
+        outputs = a_page.locator(".jp-OutputArea-output")
+        outputs.filter(has_text="CellNotRun: The kernel was lost before this cell").wait_for(timeout=180_000)
+        a_page.locator(".jp-InputPrompt").first.filter(has_text="[ ]").wait_for()
 
 
 @pytest.mark.soak(alone="a long browser test")

@@ -89,6 +89,11 @@ export class SentCells {
       .map(([msgId]) => msgId);
   }
 
+  /** Cells that may not have left the page: with the connection's end they are not run. */
+  get waiting(): readonly string[] {
+    return [...this._sent].filter(([, { connection, isCell }]) => isCell && connection === null).map(([msgId]) => msgId);
+  }
+
   /** The gateway told of these. */
   settle(msgIds: readonly string[]): void {
     msgIds.forEach(msgId => this._sent.delete(msgId));

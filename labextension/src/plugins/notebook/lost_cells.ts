@@ -10,7 +10,7 @@ import { AliquotClient } from '../../client/client';
 import { IGpuKernels } from '../../gpu_kernels';
 import { SentCells } from '../../sessions/lost_cells';
 import { StatusError, TRANSLATION_DOMAIN } from '../../tokens';
-import { markLost } from '../../widgets/notebook/lost_cell';
+import { markLost, markUnsent } from '../../widgets/notebook/lost_cell';
 import { eachKernel } from './notebook_kernels';
 
 /** So many cells are asked about at once. */
@@ -55,6 +55,10 @@ class Watcher {
     const pass = (_: unknown, { msg, direction }: Kernel.IAnyMessageArgs): void => {
       if (direction === 'send') {
         sent.send(msg.header, isUp());
+        const { cellId } = msg.metadata as { cellId?: unknown };
+        if (msg.header.msg_type === 'execute_request' && typeof cellId === 'string') {
+          this._cells.set(msg.header.msg_id, cellId);
+        }
       } else if (sent.hear(msg.header, String((msg.parent_header as { msg_id?: string }).msg_id))) {
         ask();
       }
@@ -81,7 +85,16 @@ class Watcher {
       kernel.anyMessage.disconnect(pass);
       kernel.connectionStatusChanged.disconnect(connect);
       kernel.statusChanged.disconnect(look);
+      this._giveUp(sent.waiting);
     };
+  }
+
+  /** Mark the cells that Lab has kept for a kernel that is gone, once Lab has dropped them. */
+  private _giveUp(msgIds: readonly string[]): void {
+    const cells = new Set(msgIds.map(msgId => this._cells.get(msgId)));
+    if (cells.size > 0) {
+      setTimeout(() => !this._panel.isDisposed && markUnsent(this._panel, cells, this._trans), 0);
+    }
   }
 
   private get _isHere(): boolean {
@@ -123,6 +136,8 @@ class Watcher {
     }
   }
 
+  /** The cells of the requests that passed, by message. */
+  private readonly _cells = new Map<string, string>();
   private _isAsking = false;
   private _isLeft = false;
 }

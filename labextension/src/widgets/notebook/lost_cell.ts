@@ -35,3 +35,16 @@ export function markLost(
     future.dispose(); // Lab's cell takes it for the end of the run
   }
 }
+
+/** End the runs of cells that waited in the page when their kernel was lost; a cell that runs anew goes on. */
+export function markUnsent(panel: NotebookPanel, cellIds: ReadonlySet<string | undefined>, trans: TranslationBundle): void {
+  for (const cell of panel.content.widgets) {
+    const future = cell instanceof CodeCell ? cell.outputArea.future : null;
+    if (!(cell instanceof CodeCell) || !cellIds.has(cell.model.id) || (future && !future.isDisposed)) {
+      continue;
+    }
+    const words = trans.__('The kernel was lost before this cell could be sent to it. It was not run: run it again.');
+    cell.model.clearExecution();
+    cell.model.outputs.add({ output_type: 'error', ename: NOT_RUN, evalue: words, traceback: [`${NOT_RUN}: ${words}`] });
+  }
+}
