@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
 from jupyter_aliquot.gpu_hook.agent.ledger.credit import CreditQueue, HasRoom, always
@@ -13,6 +15,7 @@ from jupyter_aliquot.gpu_hook.protocol.codec import HOST_MEMORY, Credit, Malform
 # Requests that wait in all queues: a hook has one for each of its threads that allocate.
 MOST_OF_A_PROCESS = 1024
 MOST_OF_A_KERNEL = 4096
+_CONTEXT_SECONDS = 60.0  # in which a process asks for room for contexts as often as its program may need
 _ALWAYS_OF_A_PROCESS = 16  # even when its siblings fill the kernel's limit
 
 
@@ -20,8 +23,8 @@ class KernelCreditQueues:
     """The queues of one kernel, and the transport that they send through.
 
     ``sessions`` are the kernel's, by number; the kernel changes them. The queues call ``lent``
-    before they grant credit to a process, and ``made_room`` with a device and the bytes that are
-    there for a context from then on.
+    before they grant credit to a process, and ``made_room`` with a process, a device and the bytes
+    that are there for a context from then on.
     """
 
     def __init__(
@@ -33,11 +36,12 @@ class KernelCreditQueues:
         recall_seconds: float,
         has_room: HasRoom,
         lent: Callable[[], None],
-        made_room: Callable[[int, int], None],
+        made_room: Callable[[int, int, int], None],
     ) -> None:
         self._ledger, self._kernel_id = ledger, kernel_id
         self._sessions = sessions
         self._lent, self._made_room = lent, made_room
+        self._contexts: dict[int, deque[float]] = {}  # process -> when it last requested room for contexts
         self._recall_seconds = recall_seconds
         call_later = asyncio.get_running_loop().call_later
         self._queues = {
@@ -101,8 +105,17 @@ class KernelCreditQueues:
         if message.device == HOST_MEMORY:
             raise MalformedError("requested host memory for a context; a context is on a device")
         uuid = self._ledger.accounts(self._kernel_id)[message.device].part.uuid
-        amount = self._ledger.contexts.room_for_one(uuid, message.bytes)
+        amount = self._ledger.contexts.room_for_one(uuid, message.bytes) if self._may_make_one(process) else 0
         queue.request_context(process, amount, message.sequence)
+
+    def _may_make_one(self, process: int) -> bool:
+        """Return whether a process may make others leave for a context: it could ask without end, and make none."""
+        most = 2 * len(self._queues)  # a context on each device, asked for twice
+        times, now = self._contexts.setdefault(process, deque(maxlen=most)), time.monotonic()
+        may_ask = len(times) < most or now - times[0] >= _CONTEXT_SECONDS
+        if may_ask:
+            times.append(now)
+        return may_ask
 
     def _check_crowd(self, process: int) -> None:
         """Raise MalformedError when too many requests wait."""
@@ -118,6 +131,7 @@ class KernelCreditQueues:
 
     def left(self, process: int) -> None:
         """Forget a process that ended; the ledger has its loans back already."""
+        self._contexts.pop(process, None)
         for queue in self._queues.values():
             queue.left(process)
 
@@ -150,7 +164,7 @@ class KernelCreditQueues:
 
     def grant_context(self, process: int, device: int, amount: int, sequence: int) -> None:
         if amount:
-            self._made_room(device, amount)
+            self._made_room(process, device, amount)
         self._sessions[process].send(Credit(MessageType.CREDIT_GRANT, device, amount, sequence, Request.CONTEXT))
 
     def recall(self, process: int, device: int, amount: int, sequence: int) -> None:

@@ -107,7 +107,7 @@ class Kernel:
         self.activity: Activity | None = None  # None: no report since this agent runs
         self.worked_at: float | None = None  # when a device was last seen working for it
         self.has_room: HasRoom = always  # set by the lease keeper
-        self.made_room: Callable[[int, int], None] = lambda device, amount: None  # likewise: for a context
+        self.made_room: Callable[[int, int, int], None] = lambda *_: None  # likewise: for a context
         self.compute: Watch = Unwatched()  # set by the compute keeper
         self.usage = KernelUsage(entry.tallies, entry.host_tally, round(time.time() - time.monotonic()))
         self._ledger, self._left, self._descriptors = ledger, left, descriptors
@@ -518,7 +518,7 @@ class Kernel:
             self._recall_seconds,
             lambda device, amount: self.has_room(device, amount),
             lambda: self._acceptor.charge_journal(self._claims.note_growth()),
-            lambda device, amount: self.made_room(device, amount),
+            lambda process, device, amount: self.made_room(process, device, amount),
         )
 
     def _drop_without_bytes(self, session: HookSession) -> None:

@@ -485,7 +485,9 @@ class Reservations:
         kernel.has_room = lambda device, amount: leases.has_room(
             kernel.kernel_id, kernel.reservation.parts[device].uuid, amount
         )
-        kernel.made_room = lambda device, amount: leases.room.expect(kernel.accounts[device].part.uuid, amount)
+        kernel.made_room = lambda process, device, amount: leases.room.expect(
+            kernel.accounts[device].part.uuid, (kernel.kernel_id, process), amount
+        )
         leases.add(kernel, residency)
 
     def _host_quota(self, hundredths: int) -> int | None:

@@ -34,9 +34,9 @@ class ContextCosts:
         return self._measured.get(uuid, 0)
 
     def room_for_one(self, uuid: str, least_bytes: int = 0) -> int:
-        """Return the bytes to free on this device for a context: at least so many, within ``most_bytes``."""
+        """Return the bytes to free on this device for a context: at least so many, and twice the usual at most."""
         usual = self._measured.get(uuid) or _FIRST_GUESS_BYTES
-        return min(max(usual, least_bytes), self._most_bytes)
+        return min(max(usual, min(least_bytes, 2 * usual)), self._most_bytes)
 
     def is_measured(self, uuid: str) -> bool:
         return uuid in self._measured

@@ -47,16 +47,31 @@ def choose(
     for one in others:
         _take(short, one.left)
     known = {view.kernel_id: view for view in kernels}
-    chosen: list[str] = []
+    chosen: list[Contexts] = []
     for one in sorted(others, key=lambda one: _worth(known[one.kernel_id])):
         if any(short.get(uuid, 0) > 0 for uuid in one.leaving):
             _take(short, one.leaving)
-            chosen.append(one.kernel_id)
+            chosen.append(one)
     if _is_covered(short):
-        return Saves(tuple(chosen), is_enough=True)
+        return Saves(tuple(one.kernel_id for one in _without_needless(chosen, short)), is_enough=True)
     for one in others:
         _take(short, one.busy)
+    for kernel in kernels:  # busy ones leave later
+        if kernel.idle_since is None and kernel is not wanter and kernel.movable_at < NEVER:
+            _take(short, {h.uuid: h.swappable_bytes for h in kernel.holdings})
     return Saves(is_later=_is_covered(short))
+
+
+def _without_needless(chosen: Sequence[Contexts], short: dict[str, int]) -> list[Contexts]:
+    """Spare the kernels that the others make unnecessary, the most valuable first. ``short`` is at most 0."""
+    kept = []
+    for one in reversed(chosen):
+        amounts = {uuid: amount for uuid, amount in one.leaving.items() if uuid in short}
+        if all(short[uuid] + amount <= 0 for uuid, amount in amounts.items()):
+            _take(short, {uuid: -amount for uuid, amount in amounts.items()})
+        else:
+            kept.append(one)
+    return kept[::-1]
 
 
 def _is_covered(short: Mapping[str, int]) -> bool:
@@ -64,16 +79,16 @@ def _is_covered(short: Mapping[str, int]) -> bool:
 
 
 def _shortage(wanter: KernelView, devices: Sequence[DeviceView], kernels: Sequence[KernelView]) -> dict[str, int]:
-    """Return the bytes of each device that the wanter lacks when all memory has left that can leave."""
-    capacity = {device.uuid: device.capacity_bytes for device in devices}
-    is_here = wanter.state is State.RESIDENT
-    need = {
-        h.uuid: h.wanted_bytes + (h.held_bytes if is_here else h.away_bytes + h.held_bytes) for h in wanter.holdings
-    }
+    """Return the bytes of each device that the wanter lacks when all memory of idle kernels has left that can.
+
+    A lost device lacks all: no context there helps.
+    """
+    capacity = {device.uuid: device.capacity_bytes or -(1 << 60) for device in devices}
+    need = {h.uuid: h.held_bytes + h.away_bytes + h.wanted_bytes for h in wanter.holdings}
     short = {uuid: amount - capacity.get(uuid, 0) for uuid, amount in need.items() if amount}
     for kernel in kernels:
         if kernel is not wanter:
-            leaves = kernel.movable_at < NEVER
+            leaves = kernel.movable_at < NEVER and kernel.idle_since is not None
             _take(short, {h.uuid: (h.swappable_bytes if leaves else 0) - h.held_bytes for h in kernel.holdings})
     return short
 

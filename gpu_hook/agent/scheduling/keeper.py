@@ -22,7 +22,7 @@ from .expectations import restore_seconds
 from .leases import decide
 from .records import Leased, LeaseRecord, LeftFor, Movable, why_out
 from .room import Room
-from .views import NEVER, Decision, KernelView, Out, Policy, Reason, State, Wait
+from .views import NEVER, Decision, KernelView, Out, Policy, Reason, State, Wait, Want
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +32,8 @@ _SHORTEST_SLEEP_SECONDS = 0.02
 _CHECKPOINT_RETRY_SECONDS = 60.0
 # A kernel whose contexts stay on a device that goes is ended half a minute after its owner was warned.
 _VACATE_RETRY_SECONDS = 5.0
+# A kernel whose contexts leave for another one stays out for so long at most; after a refusal it makes way again then.
+_WAY_SECONDS, _NO_WAY_SECONDS = 30.0, 600.0
 _RETRY_SECONDS = 1.0  # after a failed move that does not say when to try again
 # until a lack of room counts as lasting: a busy machine delays moves and the hooks' reports
 _SURE_SECONDS = 5.0
@@ -305,25 +307,35 @@ class LeaseKeeper:
             is_going = record.is_evicted and record.is_on(self._vacated)
             retry = _VACATE_RETRY_SECONDS if is_going else _CHECKPOINT_RETRY_SECONDS
             record.not_saved_before = self._clock().monotonic + retry
+            record.makes_way_for, record.no_way_before = "", self._clock().monotonic + _NO_WAY_SECONDS
             log.info("event=not_checkpointed kernel=%s reason=%r", kernel_id, move.text)
         self.notify()
 
     def _make_way(self, views: list[KernelView], waits: dict[str, Wait], now: float) -> None:
-        """Have contexts of idle kernels leave for a kernel that does not fit beside them, however long it waits."""
-        stuck = [view for view in views if view.kernel_id in waits and waits[view.kernel_id].reason is Reason.STUCK]
-        contexts = [record.contexts(now) for record in self._records.values()] if stuck else []
-        for view in stuck:
+        """Have contexts of other kernels leave for one that is out, and does not fit beside them."""
+        for record in self._records.values():
+            if record.makes_way_for and (record.makes_way_for not in waits or now >= record.makes_way_until):
+                record.makes_way_for = ""
+        for view in views:
+            wait = waits.get(view.kernel_id)
+            is_stuck = wait is not None and wait.reason is Reason.STUCK and view.state is State.SWAPPED
+            if wait is None or not is_stuck or view.want < Want.CELL:
+                continue
+            hold = self._policy.hold_seconds
+            contexts = [record.contexts(view, now, hold) for record in self._records.values()]
             saves = choose(view, self.room.views(), views, contexts)
             if saves.is_enough or saves.is_later:
                 reason = Reason.MOVING if saves.is_enough else Reason.BUSY
-                waits[view.kernel_id] = replace(waits[view.kernel_id], reason=reason, behind=saves.kernels)
+                waits[view.kernel_id] = replace(wait, reason=reason, behind=saves.kernels)
             for kernel_id in saves.kernels:
                 self._have_contexts_leave(self._records[kernel_id], view.kernel_id, now)
 
     def _have_contexts_leave(self, record: LeaseRecord, wanted_by: str, now: float) -> None:
-        """Take the next step: its memory leaves first."""
-        kernel_id = record.kernel.kernel_id
-        if record.is_resident:
+        """Take the next step: its memory leaves first. Meanwhile, and until the wanter is in, it stays out."""
+        kernel_id, room = record.kernel.kernel_id, self._host_room()
+        if not record.makes_way_for:
+            record.makes_way_for, record.makes_way_until = wanted_by, now + _WAY_SECONDS
+        if record.is_resident and (room is None or record.facts.swappable_bytes <= room):
             out = Out(kernel_id, wanted_by)
             self._begin(kernel_id, State.SWAPPING_OUT, self._take_out(out, why_out(out, self._records)))
         elif record.is_to_make_way(now):
@@ -433,15 +445,12 @@ class LeaseKeeper:
 
     async def _bring_in(self, kernel_id: str) -> None:
         record = self._records[kernel_id]
-        contexts = dict(record.residency.saved_bytes)
         try:
             move = await record.residency.swap_in()
         finally:
             record.is_beginning = None
         if move.is_done:
             record.came_in(self._clock().monotonic)
-            for uuid, amount in contexts.items():
-                self.room.expect(uuid, amount)
         self._book(record, move, is_out=False)
 
     def _book(self, record: LeaseRecord, move: Move, is_out: bool) -> None:

@@ -76,9 +76,6 @@ class Movable(Protocol):
 
     async def checkpoint(self) -> Move: ...
 
-    @property
-    def saved_bytes(self) -> Mapping[str, int]: ...
-
     def why_not_saved(self, facts: ResidencyFacts) -> str: ...
 
 
@@ -159,6 +156,8 @@ class LeaseRecord:
         self.not_before = 0.0  # after a failed move that does not say when to try again
         self.not_saved_before = 0.0  # after a refused checkpoint
         self.not_saved_because = ""  # why the last one was refused
+        # the kernel that its contexts are in the way of, until when it stays out for that, and until when not again
+        self.makes_way_for, self.makes_way_until, self.no_way_before = "", 0.0, 0.0
         self.is_beginning: State | None = None  # a decided move that its facts do not show yet
         self.is_postponed = False  # a swap-in failed, and is tried again later
         self.silent_since: float | None = None  # since when a process of it did not answer; None: all answer
@@ -204,7 +203,7 @@ class LeaseRecord:
             moving_since=facts.since,
             movable_at=self._movable_at(now.monotonic),
             is_asked_out=(self._was_idle and (self.asked_out_at is not None or self._is_to_leave))
-            or (self.stays_out and not self.is_relocating),
+            or (self.stays_out and not self.is_relocating and not self.makes_way_for),
         )
 
     def _note_idleness(self, facts: ResidencyFacts, now: Moment) -> None:
@@ -288,7 +287,8 @@ class LeaseRecord:
         A kernel that cannot leave may still grow. One that arrives on another device comes in there.
         """
         is_kept_out = self.is_kept_out and not self.is_arriving
-        return (is_kept_out or self.is_evicted or self.is_relocating) and self.facts.is_swappable
+        is_told = is_kept_out or self.is_evicted or self.is_relocating or self.makes_way_for != ""
+        return is_told and self.facts.is_swappable
 
     @property
     def _is_to_leave(self) -> bool:
@@ -300,7 +300,9 @@ class LeaseRecord:
         """Return what a kernel waits for that is kept out."""
         if self.is_evicted:
             return Reason.EVICTED
-        return Reason.COMPUTE if self.is_kept_out else Reason.RELOCATING
+        if self.is_kept_out:
+            return Reason.COMPUTE
+        return Reason.RELOCATING if self.is_relocating else Reason.QUEUE
 
     @property
     def is_out(self) -> bool:
@@ -327,24 +329,26 @@ class LeaseRecord:
         is_out = self._is_seen_out(now)
         return is_out and self.is_relocating and not self.kernel.is_expecting and now >= self.not_saved_before
 
-    def contexts(self, now: float) -> Contexts:
+    def contexts(self, wanter: KernelView, now: float, hold_seconds: float) -> Contexts:
         """Return its contexts: those that may leave for a kernel that waits, and those that just left."""
-        state, devices, own = self.facts.state, self.facts.devices, self.kernel
-        amounts = {one.uuid: one.context_bytes for one in devices if one.context_bytes}
+        state, own = self.facts.state, self.kernel
+        amounts = {one.uuid: one.context_bytes for one in self.facts.devices if one.context_bytes}
         if state is KernelState.CHECKPOINTED:
             return Contexts(own.kernel_id, left=amounts if now - self.facts.since < _SHOWN_SECONDS else {})
-        may_leave = not own.is_expecting and now >= self.not_saved_before and self._movable_at(now) <= now
-        if not may_leave or self.residency.why_not_saved(self.facts):
+        may_leave = not own.is_expecting and now >= max(self.not_saved_before, self.no_way_before)
+        if not may_leave or self._movable_at(now) > now or self.residency.why_not_saved(self.facts):
             return Contexts(own.kernel_id)
-        is_idle = self.is_resident and self.idle_since is not None
-        is_unwanted = state is KernelState.SWAPPED and self.wants_since is None
-        if is_idle or is_unwanted or self.is_beginning is State.SWAPPING_OUT:
+        is_idle = self.is_resident and self.idle_since is not None and now - self.held_since >= hold_seconds
+        order = self.wants_since, own.kernel_id
+        is_behind = order[0] is None or self.stays_out or order > (wanter.wants_since, wanter.kernel_id)
+        is_out = state is KernelState.SWAPPED and is_behind
+        if is_idle or is_out or self.is_beginning is State.SWAPPING_OUT:
             return Contexts(own.kernel_id, leaving=amounts)
-        return Contexts(own.kernel_id, busy=amounts)
+        return Contexts(own.kernel_id, busy={} if self.wants_since is not None else amounts)
 
     def is_to_make_way(self, now: float) -> bool:
-        """Return whether its contexts can leave now: its memory is out, and nothing wants it."""
-        return self._is_seen_out(now) and self.wants_since is None and not self.kernel.is_expecting
+        """Return whether its contexts can leave now: its memory is out, and it is kept out."""
+        return self._is_seen_out(now) and self.stays_out and not self.kernel.is_expecting
 
     def _is_seen_out(self, now: float) -> bool:
         """Return whether it is swapped out, and the driver's figures were read since then."""
@@ -398,13 +402,14 @@ class LeaseRecord:
         return NEVER if self.is_refusing(now) else self.retry_at
 
     def _holdings(self, wanted: Mapping[int, int]) -> tuple[Holding, ...]:
-        contexts = self.kernel.credit_queues.wanted_context_bytes
+        # A kernel that is out makes no context: the request waits for its return, and needs no room for that.
+        contexts, is_here = self.kernel.credit_queues.wanted_context_bytes, self.is_resident
         return tuple(
             _holding(
                 device,
-                wanted.get(number, 0),
+                wanted.get(number, 0) - (0 if is_here else contexts.get(number, 0)),
                 self._guarantees[number],
-                context=contexts.get(number, 0),
+                context=contexts.get(number, 0) if is_here else 0,
                 is_paged=self.is_paged,
             )
             for number, device in enumerate(self.facts.devices)
@@ -444,7 +449,7 @@ class LeaseRecord:
 
 
 def _holding(device: DeviceBytes, wanted: int, guarantee: int, *, context: int = 0, is_paged: bool) -> Holding:
-    """Return its view of one device. A context that it waits for is within its guarantee, and no driver pages it."""
+    """Return its view of one device. No driver pages the context that it waits for."""
     held, away = device.on_device_bytes, device.swapped_bytes
     if is_paged:
         held, away = min(held, max(guarantee, device.unswappable_bytes)), min(away, guarantee)
@@ -455,7 +460,7 @@ def _holding(device: DeviceBytes, wanted: int, guarantee: int, *, context: int =
         swappable_bytes=max(0, held - device.unswappable_bytes),
         away_bytes=away,
         wanted_bytes=wanted,
-        guarantee_bytes=guarantee + context,
+        guarantee_bytes=guarantee,
     )
 
 

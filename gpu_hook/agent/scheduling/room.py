@@ -30,8 +30,8 @@ class Room:
         self.departures = Departures()
         self._memory: dict[str, int] = {}
         self._others: dict[str, deque[int]] = {}  # bytes that no hook charged, in the last readings
-        # bytes of contexts that are made now, each with how many looks may not show them yet
-        self._expected: dict[str, list[tuple[int, int]]] = {}
+        # by device and process: the bytes of a context that is made now, and how many looks may not show it yet
+        self._expected: dict[str, dict[tuple[str, int], tuple[int, int]]] = {}
         # the bytes of kernels and departed processes, in the last look
         self._accounted: dict[str, int] = {}
         # bytes per second, by device and whether the direction is out
@@ -59,13 +59,15 @@ class Room:
                 before = looks[-1] if looks else least
                 looks.append(min(max(before, least), least + paged_bytes(uuid)))
 
-                expected = self._expected.pop(uuid, ())
-                if still := [(amount, left - 1) for amount, left in expected if left > 1]:
-                    self._expected[uuid] = still
+                expected = self._expected.get(uuid, {})
+                self._expected[uuid] = {who: (amount, left - 1) for who, (amount, left) in expected.items() if left > 1}
 
-    def expect(self, uuid: str, amount: int) -> None:
-        """Keep so many bytes of a device for a context that is made now, until the looks show it."""
-        self._expected.setdefault(uuid, []).append((amount, _LOOKS))
+    def expect(self, uuid: str, who: tuple[str, int], amount: int) -> None:
+        """Keep so many bytes of a device for a context that is made now, until the looks show it.
+
+        *who* makes it: one process of one kernel, whose earlier one this replaces.
+        """
+        self._expected.setdefault(uuid, {})[who] = amount, _LOOKS
 
     def used_bytes(self, reading: DeviceReading, on_device: Mapping[str, int]) -> int:
         """Return the bytes of a device in use: in its last look, less what kernels gave back since.
@@ -88,7 +90,7 @@ class Room:
         """
         others = self._others.get(uuid)
         median = sorted(others)[(len(others) - 1) // 2] if others else 0
-        expected = sum(amount for amount, _ in self._expected.get(uuid, ()))
+        expected = sum(amount for amount, _ in self._expected.get(uuid, {}).values())
         taken = median + expected + self.departures.staying_bytes(uuid)
         return max(0, self.memory_bytes(uuid) - taken)
 

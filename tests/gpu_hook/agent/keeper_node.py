@@ -75,10 +75,6 @@ class AResidency:
     async def checkpoint(self) -> Move:
         return await self._move(KernelState.SWAPPING_OUT, KernelState.CHECKPOINTED)
 
-    @property
-    def saved_bytes(self) -> dict[str, int]:
-        return {UUID: self.context} if self.state is KernelState.CHECKPOINTED else {}
-
     def why_not_saved(self, facts: ResidencyFacts) -> str:
         return self.not_saved
 

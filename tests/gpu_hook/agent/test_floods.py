@@ -64,14 +64,28 @@ class TestRequestsThatWait:
         ledger = Ledger()
         ledger.set_devices([DeviceFacts("GPU-a", 0, "a", 1024 * MIB)])
         ledger.reserve("k", [Part("GPU-a", 0, 50, 512 * MIB)])
-        answers = (lambda *_: True, lambda: None, lambda *_: None)
+        answers = (lambda *_: True, lambda: None, lambda process, device, amount: self.made_room.append(amount))
         queues = KernelCreditQueues(ledger, "k", (0, protocol.HOST_MEMORY), self.sessions, 0.2, *answers)
         queues.hold()
         return queues
 
+    def test_a_process_asks_for_room_for_contexts_a_few_times_a_minute(self) -> None:
+        async def run() -> None:
+            queues = self.make_queues()
+            queues.resume()
+            for sequence in range(50):
+                ask = protocol.Credit(MessageType.CREDIT_REQUEST, 0, 1 << 40, sequence, protocol.Request.CONTEXT)
+                queues.take(self.sessions[1], ask)
+            queues.left(1)
+            queues.take(self.sessions[1], ask)
+
+        asyncio.run(run())
+        assert self.made_room == [1024 * MIB] * 5, "twice the usual at most, and again for the next process"
+
     @pytest.fixture(autouse=True)
     def _make_sessions(self) -> None:
         self.answers: Counter[int] = Counter()
+        self.made_room: list[int] = []
         self.sessions: Any = {
             number: SimpleNamespace(number=number, send=lambda _, own=number: self.answers.update([own]))
             for number in range(1, 10)

@@ -46,14 +46,14 @@ def test_room_for_a_context_is_kept_until_the_looks_show_the_context() -> None:
     empty, entered = DeviceReading(CARD, used_bytes=0), DeviceReading(CARD, used_bytes=1 * GIB)
     for _ in range(3):
         room.look([empty], {})
-    room.expect("GPU-a", 1 * GIB)
+    room.expect("GPU-a", ("k", 1), 1 * GIB)
     assert room.capacity_bytes("GPU-a") == 15 * GIB
     room.look([empty], {})  # from before the context was made
     assert room.capacity_bytes("GPU-a") == 15 * GIB
     for _ in range(2):
         room.look([entered], {})
     assert room.capacity_bytes("GPU-a") == 15 * GIB
-    room.expect("GPU-a", 1 * GIB)  # of a context that was not made
+    room.expect("GPU-a", ("k", 1), 1 * GIB)  # of a context that was not made
     for _ in range(3):
         room.look([entered], {})
     assert room.capacity_bytes("GPU-a") == 15 * GIB
