@@ -62,9 +62,15 @@ class DefragmentCommand(Command):
             self._tell(report, moves_table(report, self._options()))
             return
         report = self._ask(gateways, {"digest": self.apply, **self._asked()})
+        began = _began(report)
         while report["run"]["state"] == "running":
             time.sleep(_LOOK_SECONDS)
             report = self._ask(gateways)
+            if _began(report) != began:
+                raise CommandError(
+                    "The gateway does not know this run any more: it restarted, or runs another plan. A move that had "
+                    "begun goes on; `aliquot status` shows where the kernels are"
+                )
         self._tell(report["run"], run_table(report["run"]))
         if any(move["outcome"] != "done" for move in report["run"]["moves"]):
             raise CommandError("The plan did not run to its end; the table has the reason")
@@ -89,3 +95,9 @@ class DefragmentCommand(Command):
             print(json.dumps(report, indent=2, ensure_ascii=False))
         else:
             console().print(table)
+
+
+def _began(report: dict[str, Any]) -> tuple[str, str] | None:
+    """Return who began the run of a report, and when; None for none."""
+    run = report["run"]
+    return None if run is None else (run["by"], run["since"])

@@ -139,7 +139,8 @@ class Defragmentation:
         assert run is not None  # begin made it
         for place, move in enumerate(moves):
             self._run = run = run.with_outcome(place, "running")
-            outcome, reason = await self._move(move)
+            why = self._why_closed(run.node, move.target)
+            outcome, reason = ("failed", why) if why else await self._move(move)
             self._run = run = run.with_outcome(place, outcome, reason)
             told = run.moves[place]
             line = f"gpu{told['source_index']} to gpu{told['target_index']}: {reason or outcome}"
@@ -150,6 +151,12 @@ class Defragmentation:
             if told["outcome"] == "planned":
                 run = run.with_outcome(place, "dropped", "an earlier move failed")
         self._run = replace(run, is_over=True)
+
+    def _why_closed(self, node: str, target: str) -> str:
+        """Return why nothing may move to a GPU any more: an earlier move took its time; empty: it may."""
+        nodes = open_nodes(self._sources.admission().ledger, self._sources.statuses(), node)
+        is_open = any(gpu.uuid == target and not gpu.is_closed for one in nodes for gpu in one.gpus)
+        return "" if is_open else "its new GPU or the node takes no kernels any more. Plan again"
 
     async def _move(self, move: Move) -> tuple[str, str]:
         try:

@@ -221,6 +221,9 @@ class Kernel:
         for process in entry.sessions:
             self._expected.add(process)
         self._claims.restore(entry)
+        if self.was_moved and self.residency.crossing is None:
+            # An agent that was killed between the link and the journal wrote the one alone.
+            show_devices(self.folder, [part.uuid for part in self.reservation.parts])
         self.write_journal()  # for a later agent, which knows no holders but those in the journal
         self._hold_for_expected()
 

@@ -7,6 +7,7 @@ The old part stays reserved until then, so that a move that fails leaves the ker
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 # A kernel that has not left its device by then stays there.
 PATIENCE_SECONDS = 120.0  # from its last step
+_RETRY_SECONDS = 1.0
 _MOST_OUTCOMES = 256
 UNHOOKED = "a process of it uses the GPU without the hook"
 MOVING, DONE, FAILED = "moving", "done", "failed"
@@ -222,7 +224,9 @@ class Relocations:
             self._bring_in(record)
         if facts.state is KernelState.STARTING:
             self._return(move, record, "its process ended")
-        elif facts.state is KernelState.CHECKPOINTED and record.is_beginning is None and kernel.residency.may_return:
+        elif facts.state is KernelState.CHECKPOINTED and record.is_beginning is None:
+            if not kernel.residency.may_return:
+                return kernel.residency.find_place()
             if why := self._why_lost(move) or ("it is evicted" if kernel.is_evicted else ""):
                 self._return(move, record, why)
             elif facts.refusal is not None and facts.refusal.at >= move.began:
@@ -302,11 +306,18 @@ def _find_entering(kernel: Kernel) -> int | None:
 
 
 def _let_in(kernel: Kernel) -> None:
-    """Let processes of a kernel begin CUDA: it is where it stays."""
+    """Let processes of a kernel begin CUDA: it is where it stays. What keeps them out is tried again."""
     try:
         kernel.entrance.open()
     except OSError as error:
         log.error("event=entrance_closed kernel=%s error=%r", kernel.kernel_id, str(error))
+        if kernel.folder.exists():
+            asyncio.get_running_loop().call_later(_RETRY_SECONDS, _let_in_again, kernel)
+
+
+def _let_in_again(kernel: Kernel) -> None:
+    if not kernel.residency.crossing and not kernel.is_ending:
+        _let_in(kernel)
 
 
 def _why_it_stays(move: _Relocation, record: LeaseRecord, entering: int | None) -> str:

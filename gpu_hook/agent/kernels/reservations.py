@@ -402,7 +402,9 @@ class Reservations:
         """Have released kernels of an earlier agent end whose processes are on no device any more."""
         for kernel in [self._kernels[one] for one in self._ending]:
             if kernel.is_expecting:
-                found = (by_uuid[part.uuid] for part in kernel.reservation.parts if part.uuid in by_uuid)
+                places = {account.part.uuid for account in kernel.accounts}  # of a kernel that moved, not yet its parts
+                places.update(part.uuid for part in kernel.reservation.parts)
+                found = (by_uuid[uuid] for uuid in places if uuid in by_uuid)
                 kernel.expect_listed({pid for reading in found for pid in reading.processes})
                 self._check_holders(kernel)
 

@@ -154,15 +154,13 @@ class LeaseRecord:
         self.left_for: LeftFor | None = None  # the last time; None: never since this agent has it
         self.is_prepared = False  # host memory for its copy was made since it came in
         self.not_before = 0.0  # after a failed move that does not say when to try again
-        self.not_saved_before = 0.0  # after a refused checkpoint
-        self.not_saved_because = ""  # why the last one was refused
-        # the kernel that its contexts are in the way of, until when it stays out for that, and until when not again
+        self.not_saved_before, self.not_saved_because = 0.0, ""  # after a refused checkpoint, and why it was
+        # for whom its contexts leave, until when it stays out for that, and before when not again
         self.makes_way_for, self.makes_way_until, self.no_way_before = "", 0.0, 0.0
         self.is_beginning: State | None = None  # a decided move that its facts do not show yet
         self.is_postponed = False  # a swap-in failed, and is tried again later
         self.silent_since: float | None = None  # since when a process of it did not answer; None: all answer
-        self._answer_seconds = answer_seconds
-        self._known_since = now
+        self._answer_seconds, self._known_since = answer_seconds, now
         self._patience = patience or Patience()
         self._was_idle = self.is_arriving = False
         self._gave_up_at: float | None = None

@@ -191,6 +191,11 @@ class KernelCheckpoint:
         self._forget()
         return Event.DONE, Move(MoveResult.DONE)
 
+    async def find_place(self, pids: Sequence[int]) -> None:
+        """Let it return to its device where the driver says that none of its processes is on the other one."""
+        if self._tools is not None and self.crossing is not None and pids:
+            self.may_return = await self._tools.checkpointer.are_off(pids)
+
     def amend(self, devices: Sequence[DeviceBytes]) -> tuple[DeviceBytes, ...]:
         """Return the bytes as they are while it is saved.
 

@@ -88,6 +88,7 @@ class KernelResidency:
         self._loop = asyncio.get_running_loop()
         self._since = self._loop.time()
         self._task: asyncio.Task[Move] | None = None
+        self._asking: asyncio.Task[None] | None = None
         self._waits_since: float | None = None
         self._gave_up_at: float | None = None
         self._waited_seconds = 0.0
@@ -148,6 +149,11 @@ class KernelResidency:
     def may_return(self) -> bool:
         """Return whether it is certainly not on the other device yet."""
         return self._checkpoint.may_return
+
+    def find_place(self) -> None:
+        """Ask the driver whether it is certainly not on the other device yet: an earlier restore may have failed."""
+        if self._asking is None or self._asking.done():
+            self._asking = self._loop.create_task(self._checkpoint.find_place(self._pids))
 
     def cross(self, source: str, target: str) -> None:
         """Have its saved contexts be restored on another device. The caller changes its accounts, and the journal."""
@@ -258,8 +264,9 @@ class KernelResidency:
 
     def close(self) -> None:
         """Close: the kernel ended here, or the agent ends."""
-        if self._task is not None:
-            self._task.cancel()
+        for task in (self._task, self._asking):
+            if task is not None:
+                task.cancel()
         self.wants_wake = self.changed = _nobody  # the lease keeper forgets the kernel by itself
         self._handle(Event.ENDED)
 

@@ -179,3 +179,20 @@ def test_a_cordoned_node_has_no_plan(a_scene: Scene) -> None:
     assert open_nodes(ledger, [a_scene.status()], "another") == ()
     away = replace(ledger, node=replace(ledger.node, is_away=True))
     assert make_plan(open_nodes(away, [a_scene.status()]), None).plan.reason == "no node is open"
+
+
+async def test_a_run_ends_before_a_gpu_that_goes_to_another_program_meanwhile(a_scene: Scene) -> None:
+    a_scene.grants = {"a": a_grant("a", 0, 20), "c": a_grant("c", 0, 20), "b": a_grant("b", 1, 50)}
+    a_scene.why, a_scene.waits = {"a": "", "b": "it is busy", "c": ""}, asyncio.Event()
+    plan = await a_scene.plans.report("1")
+    assert len(plan["moves"]) == 2
+    target = UUIDS[plan["moves"][0]["target_index"]]
+    await a_scene.plans.begin(plan["digest"] or "", "root", "1")
+    await asyncio.sleep(0)
+    a_scene.change = lambda ledger: replace(ledger, leaving_devices=frozenset({target}))
+    a_scene.waits.set()
+    while (run := (await a_scene.plans.report("1"))["run"]) is None or run["state"] != "over":
+        pass
+    assert [move["outcome"] for move in run["moves"]] == ["done", "failed"]
+    assert "takes no kernels any more" in (run["moves"][1]["reason"] or "")
+    assert len(a_scene.moved) == 1

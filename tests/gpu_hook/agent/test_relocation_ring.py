@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -488,3 +489,32 @@ def test_a_kernel_is_accounted_whatever_its_driver_tells_of_the_gpu_before(a_rin
     a_ring.node.until(lambda: a_ring.kernel("a")["devices"][0]["charged_bytes"] > 87 * MIB or None, 30)
     assert process.ask(f"take {8 * MIB}") == "0"
     assert (a_ring.place("a"), a_ring.reserved()) == (1, [0, 100])
+
+
+def test_a_link_that_an_agent_left_before_its_journal_is_not_believed(a_ring: ARing) -> None:
+    target = a_ring.uuid(1)
+    a_ring.node.end(signal.SIGKILL)
+    (a_ring.node.folder / "kernels" / "a" / "devices").symlink_to(target)
+    a_ring.start()
+    assert a_ring.processes["a"].ask("fill") == "full"
+    assert a_ring.looks("a")[1] == bare(a_ring.uuid(a_ring.place("a")))
+
+
+def test_a_kernel_that_ended_while_it_was_restored_holds_its_new_gpu_until_its_process_ends(a_ring: ARing) -> None:
+    hold = a_ring.restart_held("cuCheckpointProcessRestore")
+    a_ring.processes["a"].ask("fill")
+    a_ring.move("a", 1)
+    a_ring.is_in("a", "restoring")
+    a_ring.holder.ask("release", kernel_id="a")
+    a_ring.node.end(signal.SIGKILL)
+    hold.unlink()
+    words = ["-m", "jupyter_aliquot.gpu_hook.agent", "--driver", "softgpu", "--softgpu-devices", "2"]
+    words += ["--softgpu-memory", "1GiB", "--overcommit", "1", "--runtime-dir", str(a_ring.node.folder)]
+    words += ["--log-file", str(a_ring.node.folder / "agent.log")]
+    a_ring.node.process = warm_start.start(warm_start.AGENT, words, env={**os.environ})
+    a_ring.node.until(a_ring.node.answers)
+    time.sleep(4)  # more than the two looks at the devices after which a process counts as gone
+    assert a_ring.used()[1] > 0
+    assert a_ring.node.kernel("a") is not None
+    a_ring.processes["a"].close()
+    a_ring.node.until(lambda: a_ring.node.kernel("a") is None)
