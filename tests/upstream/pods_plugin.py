@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ from jupyter_aliquot.provisioner.kubernetes.kernel_pod import kernel_pod_name
 from jupyter_aliquot.provisioner.kubernetes.pods.runtime import PodRuntime
 from jupyter_aliquot.provisioner.kubernetes.settings import Cluster, PodSettings
 from jupyter_aliquot.provisioner.provisioner import AliquotProvisioner
-from jupyter_aliquot.provisioner.resources import Grant
+from jupyter_aliquot.provisioner.resources import Grant, KernelProcess
+from jupyter_aliquot.provisioner.runtime.base import Launch
 
 NODE_VARIABLE = "ALIQUOT_TEST_NODE"  # the runtime folder of the node's agent
 _SETTINGS = PodSettings(Cluster("default", "suite", "relay:1"), start_seconds=60.0, grace_seconds=1)
@@ -58,6 +60,19 @@ class Pods:
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(method(*words, **named), self._loop))
 
         return call
+
+    async def create(self, launch: Launch) -> KernelProcess:
+        """Start a kernel. Its relay starts in the loop of its manager, which waits here for the pod."""
+        managers = asyncio.get_running_loop()
+
+        async def wait_there() -> None:
+            await launch.until_relay()
+
+        async def until_relay() -> None:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(wait_there(), managers))
+
+        created = self.__getattr__("create")(replace(launch, until_relay=until_relay))
+        return await created  # type: ignore[no-any-return]
 
     async def grant(self, kernel_id: str) -> Grant:
         """Reserve a share of the node's GPU for a kernel."""
