@@ -35,6 +35,7 @@ _Answer = TypeVar("_Answer")
 _UNAUTHORIZED = (401, 403)
 _NO_WORDS = ("", "Forbidden", "Unauthorized")
 _TOKEN_VARIABLE = "JUPYTER_GATEWAY_AUTH_TOKEN"
+_CROSS_SITE = "_xsrf"  # in the answer to a request that might be forged; Jupyter lets one with a token pass
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -206,6 +207,11 @@ class OwnGateway:
         except (OSError, ValueError, KeyError, TypeError, HTTPException):
             message = ""
         if error.code in _UNAUTHORIZED and not self.token and self.origin == f"in {_TOKEN_VARIABLE}":
+            if _CROSS_SITE in message:
+                return (
+                    f"The gateway at {self.url} has no token, and changes nothing for a request without one, save for "
+                    f"its own pages. Start it with a token, and set {_TOKEN_VARIABLE} to it"
+                )
             return (
                 f"The gateway at {self.url} refuses a request without a token ({error.code}), and "
                 f"{_TOKEN_VARIABLE} is not set. Set it to a token of yours"

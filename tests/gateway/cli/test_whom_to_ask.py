@@ -56,6 +56,23 @@ def test_a_request_without_a_token_has_no_credentials_and_a_refusal_says_which_v
     assert heard == [None]
 
 
+def test_a_gateway_that_has_no_token_is_told_to_need_one_for_changes() -> None:
+    class Gateway(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            body = b'{"message": "\'_xsrf\' argument missing from POST"}'
+            self.send_response(403)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    with HTTPServer(("127.0.0.1", 0), Gateway) as gateway:
+        threading.Thread(target=gateway.handle_request, daemon=True).start()
+        [asked] = OwnGateway.elsewhere({"JUPYTER_GATEWAY_URL": f"http://127.0.0.1:{gateway.server_port}"})
+        with pytest.raises(GatewayRefusal, match="has no token, and changes nothing"):
+            asked.ask("cordons", "POST", {})
+
+
 def certificates(folder: Path) -> dict[str, str]:
     """Return the paths of a key, its certificate for this machine, and their authority."""
     certipy = pytest.importorskip("certipy", reason="makes the certificates; comes with JupyterHub")
