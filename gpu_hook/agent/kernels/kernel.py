@@ -468,8 +468,16 @@ class Kernel:
         log.info("event=joined kernel=%s pid=%d role=%s", self.kernel_id, session.pid, hello.role.name)
         if session.role is not Role.OBSERVER and self._expected.discard(session.pid):
             self._resume()
+        elif session.role is Role.PROCESS:
+            self._expect_contexts(session)
         if not is_first:
             self._note_member(session)
+
+    def _expect_contexts(self, session: HookSession) -> None:
+        """Keep room for the contexts that a new process is about to make: the next looks do not show them yet."""
+        for device, account in enumerate(self.accounts):
+            if measured := self._ledger.contexts.measured(account.part.uuid):
+                self.made_room(session.number, device, measured)
 
     def take(self, session: HookSession, message: FromHook) -> None:
         if isinstance(message, SelfCheckResult):

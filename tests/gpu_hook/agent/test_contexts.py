@@ -205,6 +205,18 @@ def test_kernels_of_which_one_fills_the_gpu_take_turns_with_their_contexts(a_mac
     assert "event=no_room" not in node.log()
 
 
+def test_an_allocation_waits_for_room_that_contexts_took_a_moment_ago(a_machine: ANodeWithContexts) -> None:
+    """The looks at the device do not show these contexts yet."""
+    a_machine.start("2GiB", "--lease-hold", "0.1")
+    idle = a_machine.program(a_machine.grant("idle", 100))
+    assert idle.take(900) == 0
+    assert a_machine.holder.ask("activity", kernel_id="idle", open=0, work=0, since=0.0)["ok"]
+    for name in ("one", "two"):
+        a_machine.program(a_machine.grant(name, 25))
+    assert a_machine.program(a_machine.grant("large", 75)).take(1000) == 0
+    assert a_machine.node.device("idle")["swapped_bytes"] == 900 * MIB
+
+
 def test_a_context_beside_a_program_of_no_kernel_is_out_of_memory(a_machine: ANodeWithContexts) -> None:
     a_machine.start("2GiB", "--lease-hold", "0.1")
     grant = a_machine.grant("coming", 25)
