@@ -207,14 +207,11 @@ class OwnGateway:
         except (OSError, ValueError, KeyError, TypeError, HTTPException):
             message = ""
         if error.code in _UNAUTHORIZED and not self.token and self.origin == f"in {_TOKEN_VARIABLE}":
-            if _CROSS_SITE in message:
-                return (
-                    f"The gateway at {self.url} has no token, and changes nothing for a request without one, save for "
-                    f"its own pages. Start it with a token, and set {_TOKEN_VARIABLE} to it"
-                )
+            is_change = _CROSS_SITE in message
+            more = ". A gateway that has no token takes changes from its own pages alone" if is_change else ""
             return (
                 f"The gateway at {self.url} refuses a request without a token ({error.code}), and "
-                f"{_TOKEN_VARIABLE} is not set. Set it to a token of yours"
+                f"{_TOKEN_VARIABLE} is not set. Set it to a token of yours{more}"
             )
         if error.code in _UNAUTHORIZED and message in _NO_WORDS:
             return (

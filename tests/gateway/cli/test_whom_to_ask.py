@@ -56,7 +56,7 @@ def test_a_request_without_a_token_has_no_credentials_and_a_refusal_says_which_v
     assert heard == [None]
 
 
-def test_a_gateway_that_has_no_token_is_told_to_need_one_for_changes() -> None:
+def test_a_change_without_a_token_tells_what_a_gateway_without_one_takes() -> None:
     class Gateway(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
@@ -69,7 +69,7 @@ def test_a_gateway_that_has_no_token_is_told_to_need_one_for_changes() -> None:
     with HTTPServer(("127.0.0.1", 0), Gateway) as gateway:
         threading.Thread(target=gateway.handle_request, daemon=True).start()
         [asked] = OwnGateway.elsewhere({"JUPYTER_GATEWAY_URL": f"http://127.0.0.1:{gateway.server_port}"})
-        with pytest.raises(GatewayRefusal, match="has no token, and changes nothing"):
+        with pytest.raises(GatewayRefusal, match="A gateway that has no token takes changes from its own pages alone"):
             asked.ask("cordons", "POST", {})
 
 
