@@ -513,8 +513,8 @@ def test_a_kernel_that_ended_while_it_was_restored_holds_its_new_gpu_until_its_p
     words += ["--log-file", str(a_ring.node.folder / "agent.log")]
     a_ring.node.process = warm_start.start(warm_start.AGENT, words, env={**os.environ})
     a_ring.node.until(a_ring.node.answers)
+    a_ring.node.until(lambda: a_ring.used()[1] > 0)
     time.sleep(4)  # more than the two looks at the devices after which a process counts as gone
-    assert a_ring.used()[1] > 0
     assert a_ring.node.kernel("a") is not None
     a_ring.processes["a"].close()
     a_ring.node.until(lambda: a_ring.node.kernel("a") is None)
