@@ -155,7 +155,7 @@ class LeaseRecord:
         self.is_prepared = False  # host memory for its copy was made since it came in
         self.not_before = 0.0  # after a failed move that does not say when to try again
         self.not_saved_before, self.not_saved_because = 0.0, ""  # after a refused checkpoint, and why it was
-        # for whom its contexts leave, until when it stays out for that, and before when not again
+        # the kernel that its contexts leave for, until when it stays out for that, and before when not again
         self.makes_way_for, self.makes_way_until, self.no_way_before = "", 0.0, 0.0
         self.is_beginning: State | None = None  # a decided move that its facts do not show yet
         self.is_postponed = False  # a swap-in failed, and is tried again later
