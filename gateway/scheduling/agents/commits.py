@@ -98,8 +98,11 @@ class Commits:
     def take_moved(self, grant: Grant) -> None:
         """Note that the agent moved a kernel to another device: its grant is this one now."""
         holding = self._ledger.snapshot().holdings.get(grant.kernel_id)
-        if holding is None or grant.kernel_id in self._releases:
-            return  # it ended meanwhile
+        if holding is None:  # it ended meanwhile, and the answer that brought this grant reserved it again
+            self._releases.add(grant.kernel_id, grant.node)
+            return self._again()
+        if grant.kernel_id in self._releases:
+            return
         grant = replace(grant, request=replace(grant.request, residency=holding.grant.request.residency))
         self._ledger.commit(granted=[holding.resized(grant)])
         self._log.info("kernel=%s moved=%s", grant.kernel_id, ",".join(quota.uuid for quota in grant.quotas))

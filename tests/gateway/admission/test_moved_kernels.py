@@ -41,6 +41,23 @@ def test_a_move_that_ends_without_a_gateway_is_in_the_ledger(play: Any, settle: 
     play(scene, devices=2)
 
 
+def test_a_kernel_that_ends_before_its_renewal_after_a_move_keeps_nothing(play: Any, settle: Any) -> None:
+    """The renewal is a reservation, and made anew what the kernel's end had released."""
+
+    async def scene(admission: Admission, agent: Any, clock: Any) -> None:
+        grant = await submit(admission, "a", 50)
+        await admission.release("a")
+        await settle()
+        assert agent.held == {}
+        agent.held["a"] = grant
+        admission.take_moved(grant)
+        await settle()
+        await clock.advance(LONG_SECONDS)
+        assert (agent.held, dict(admission.ledger.holdings)) == ({}, {})
+
+    play(scene, devices=2)
+
+
 @pytest.mark.parametrize("is_evicted", [False, True])
 def test_a_move_on_another_node_is_in_the_ledger(desk: Any, remote: Any, is_evicted: bool) -> None:
     async def scenario() -> None:
