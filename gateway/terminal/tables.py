@@ -40,6 +40,7 @@ _KERNELS_DROP = (
     *("owner", "id", "limit", "residency"),
 )
 _DEVICES_DROP = ("controlled by", "memory reserved", "name", "memory", "reserved")
+_SOURCE = " · from the node agent of this machine"
 DRIVER_NAMES = {"nvidia": "NVIDIA driver", "softgpu": "software GPU"}
 
 
@@ -47,7 +48,7 @@ def status_view(status: NodeStatus, queue: Sequence[tuple[str, ...]] | None) -> 
     """Draw a node: its devices, its kernels, and the queue; a queue of None is not drawn."""
     driver = DRIVER_NAMES.get(status.driver, status.driver)
     parts: list[RenderableType] = [
-        Text(f"node {status.node} · {driver} · memory limits by {status.enforcer}{_promises(status)}"),
+        Text(f"node {status.node} · {driver} · memory limits by {status.enforcer}{_promises(status)}{_SOURCE}"),
         devices_table(status.devices),
         kernels_table(status.kernels) if status.kernels else Text("No kernel holds a GPU."),
     ]

@@ -31,7 +31,7 @@ from jupyter_aliquot.gateway.terminal.gateway_tables import (
     waiting_kernels,
 )
 from jupyter_aliquot.gateway.terminal.node_table import cordon_lines
-from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, Gateways, NoGatewayHere
+from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, Gateways, NoGatewayHere, OwnGateway
 from jupyter_aliquot.gateway.terminal.tables import console, ended_table, status_view
 from jupyter_aliquot.gateway.terminal.watch import watch_view
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query, read_status
@@ -51,9 +51,10 @@ class StatusCommand(Command):
     description = """Show the devices of this machine, the kernels that hold a part of them, where their memory is, and
     how much of the GPU's time they get. Show also the kernels that are queued, and the last that ended.
 
-    The node agent tells it; a gateway adds the queue, the ended kernels and the nodes on other machines. Where no
-    agent runs and JUPYTER_GATEWAY_URL names a gateway, its GPUs are shown. A narrow terminal shows the most useful
-    columns."""
+    The node agent tells it; a gateway of this machine adds the queue, the ended kernels and the nodes on other
+    machines. Where no agent answers, or JUPYTER_GATEWAY_URL names a gateway of another machine, that gateway alone
+    tells all, and --json prints its GET /aliquot/api/v1/status; the first line, and the JSON's "source", say which.
+    --runtime-dir asks the agent of that folder. A narrow terminal shows the most useful columns."""
     examples = """
     aliquot status
     aliquot status --json
@@ -91,12 +92,11 @@ class StatusCommand(Command):
             screen.print(self._view(gateways))
 
     def _view(self, gateways: Gateways) -> RenderableType:
-        try:
-            status = read_status(self._asked_of_agent())
-        except (AgentClientError, UnreadableReportError) as error:
-            return _view_elsewhere(gateways, str(error))
-        told = _asked_of(gateways)
-        status = _named_by(told.kernels or (), status)
+        found = self._look(gateways)
+        if isinstance(found, _Elsewhere):
+            return found.view()
+        told = found.told
+        status = _named_by(told.kernels or (), found.status)
         ended = ended_kernels(told.kernels or ())
         return Group(
             *message_lines(told.message),
@@ -111,17 +111,15 @@ class StatusCommand(Command):
         )
 
     def _report(self, gateways: Gateways) -> _Answer:
-        """Return the agent's answer without its envelope, with what only a gateway knows."""
-        try:
-            answer = self._asked_of_agent()
-            read_status(answer)
-        except (AgentClientError, UnreadableReportError) as error:
-            there = f". Read {gateways.elsewhere[-1].url}aliquot/api/v1/status instead" if gateways.elsewhere else ""
-            raise CommandError(f"{error}{there}") from None
-        told = _asked_of(gateways)
+        """Return the agent's answer without its envelope, with what only a gateway knows; or a gateway's report."""
+        found = self._look(gateways)
+        if isinstance(found, _Elsewhere):
+            return {"source": {"kind": "gateway", "url": found.url}, **found.report}
+        answer, told = found.answer, found.told
         labels = _labels(told.kernels or ())
         kernels = [{**one, "label": labels.get(one["kernel_id"], one["label"])} for one in answer["kernels"]]
         return {
+            "source": {"kind": "agent", "url": None},
             **{name: value for name, value in answer.items() if name not in {"id", "ok"}},
             "kernels": kernels,
             "queue": None if told.kernels is None else waiting_kernels(told.kernels),
@@ -136,6 +134,16 @@ class StatusCommand(Command):
             "message": told.message,
             "gateway_problem": told.problem or None,
         }
+
+    def _look(self, gateways: Gateways) -> _Here | _Elsewhere:
+        """Ask this machine's agent and its gateway, or a gateway elsewhere alone. Raises CommandError."""
+        try:
+            answer = self._asked_of_agent()
+            status = read_status(answer)
+        except (AgentClientError, UnreadableReportError) as error:
+            return _asked_elsewhere(gateways, str(error))
+        told = _asked_of(gateways, status)
+        return told if isinstance(told, _Elsewhere) else _Here(answer, status, told)
 
     def _asked_of_agent(self) -> _Answer:
         answer: _Answer = query("status", runtime_dir=self.runtime_dir or None)
@@ -157,18 +165,50 @@ class _OfGateway:
     problem: str = ""
 
 
-def _asked_of(gateways: Gateways) -> _OfGateway:
+@dataclass(frozen=True)
+class _Here:
+    """The answer of this machine's agent, and what a gateway of this machine adds."""
+
+    answer: _Answer
+    status: NodeStatus
+    told: _OfGateway
+
+
+@dataclass(frozen=True)
+class _Elsewhere:
+    """The status of another machine. ``own_folder``: that of an agent which answers on this one; empty for none."""
+
+    url: str
+    report: _Answer
+    own_folder: str = ""
+
+    def view(self) -> RenderableType:
+        """Draw it, with the command for this machine's agent."""
+        own = f"This machine has a node agent of its own: aliquot status --runtime-dir {self.own_folder} shows it."
+        return Group(gateway_view(self.report, self.url), *([Text(own)] if self.own_folder else []))
+
+
+def _asked_of(gateways: Gateways, here: NodeStatus) -> _OfGateway | _Elsewhere:
+    """Return what the gateway adds to the agent's status, or all that a gateway of another machine tells."""
     try:
+        gateway, told = gateways.ask("status", _ANSWER_SECONDS)
+        if gateways.elsewhere and not _is_of(told, here):
+            return _elsewhere(gateway, told, str(gateways.runtime.path))
         # The status leaves out the kernels that the user ended.
         kernels = gateways.ask("kernels", _ANSWER_SECONDS)[1]["kernels"]
-        _, told = gateways.ask("status", _ANSWER_SECONDS)
         # An earlier gateway has no nodes on other machines and no cordons.
         nodes, own = told.get("nodes", []), told["node"]
         return _OfGateway(kernels, nodes, own.get("cordon"), told["devices"], own["message"])
     except (NoGatewayHere, GatewayRefusal) as error:
         return _OfGateway(problem=str(error) if gateways.elsewhere else "")
-    except (AttributeError, KeyError, TypeError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         return _OfGateway(problem=_no_aliquot(gateways) if gateways.elsewhere else "")
+
+
+def _is_of(report: _Answer, here: NodeStatus) -> bool:
+    """Return whether a gateway's own node is this machine; machines may have the same name, but not the same GPUs."""
+    known, there = {one.uuid for one in here.devices}, {one["uuid"] for one in report["devices"]}
+    return bool(report["node"]["name"] == here.node and (known & there or not known or not there))
 
 
 def _labels(kernels: Iterable[_Answer]) -> dict[str, str]:
@@ -186,17 +226,19 @@ def _no_aliquot(gateways: Gateways) -> str:
     return f"What answers at {gateways.elsewhere[-1].url} is not an Aliquot gateway"
 
 
-def _view_elsewhere(gateways: Gateways, problem: str) -> RenderableType:
-    """Draw the node of the gateway that Jupyter's variables name.
-
-    Raises CommandError where none is named.
-    """
+def _asked_elsewhere(gateways: Gateways, problem: str) -> _Elsewhere:
+    """Ask the gateway that Jupyter's variables name. Raises CommandError, also where they name none."""
     if not gateways.elsewhere:
         raise CommandError(problem)
     try:
-        gateway, report = gateways.ask("status", _ANSWER_SECONDS)
-        return gateway_view(report, gateway.url)
+        return _elsewhere(*gateways.ask("status", _ANSWER_SECONDS))
     except (NoGatewayHere, GatewayRefusal) as error:
         raise CommandError(str(error)) from None
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         raise CommandError(_no_aliquot(gateways)) from None
+
+
+def _elsewhere(gateway: OwnGateway, report: _Answer, own_folder: str = "") -> _Elsewhere:
+    """Return a gateway's report, once it is known to be one: drawing it reads all that a report has."""
+    gateway_view(report, gateway.url)
+    return _Elsewhere(gateway.url, report, own_folder)
