@@ -19,6 +19,7 @@
 /* a link in the kernel's folder: the devices of a kernel that was moved since its start */
 #define MOVED "devices"
 #define LIST_BYTES 4096 /* 64 devices with UUIDs of 40 characters, and more */
+#define UUID_BYTES 128
 
 static struct {
     pthread_mutex_t mutex; /* held from begin to end: two threads may both come to begin CUDA */
@@ -93,17 +94,29 @@ void visible_translate(const char *granted, const char *chosen, char *text, size
     text[used] = '\0';
 }
 
-/* A kernel that was moved has one device, whatever its environment says. */
-static void follow_move(char *text, size_t size)
+/* Read the device of a kernel that was moved. False: the kernel was not. */
+static bool read_moved(char *moved, size_t size)
 {
     static char path[PATH_MAX]; /* guarded by the mutex; a thread's stack may be small */
     const char *folder = settings()->kernel_dir;
     int length = folder ? snprintf(path, sizeof path, "%s/" MOVED, folder) : -1;
-    if (!text[0] || length < 0 || length >= PATH_MAX)
-        return;
-    ssize_t found = readlink(path, text, size - 1); /* leaves the text where there is no link */
+    ssize_t found = length > 0 && length < PATH_MAX ? readlink(path, moved, size - 1) : -1;
     if (found > 0)
-        text[found] = '\0';
+        moved[found] = '\0';
+    return found > 0;
+}
+
+/* A kernel that was moved has one device. Its environment names the one of its start, and CUDA
+ * tells its programs the present one: both mean that device. */
+static void follow_move(const char *chosen, char *text, size_t size)
+{
+    char moved[UUID_BYTES];
+    if ((!text[0] && !chosen) || !read_moved(moved, sizeof moved))
+        return;
+    if (!text[0])
+        visible_translate(moved, chosen, text, size);
+    if (text[0])
+        strcpy(text, moved);
 }
 
 /* Replace one pointer of the environment. setenv() moves the array, and getenv() of another thread
@@ -190,7 +203,7 @@ bool visible_begin(void)
     char text[LIST_BYTES];
     const char *chosen = getenv(VARIABLE);
     visible_translate(granted, chosen, text, sizeof text);
-    follow_move(text, sizeof text);
+    follow_move(chosen, text, sizeof text);
     if (chosen && strcmp(chosen, text) == 0)
         return true;
     LOG("event=visible_devices chosen=\"%s\" granted=%s given=%s", chosen ? chosen : "all", granted,

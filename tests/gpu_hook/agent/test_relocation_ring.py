@@ -52,6 +52,9 @@ for line in sys.stdin:
             assert cuda.cuMemcpyHtoD_v2(pointer, data, ctypes.c_size_t(size)) == 0
             blocks.append((pointer, data))
         print("full", flush=True)
+    elif line.strip() == "begin":
+        error = cuda.cuInit(0)
+        print(error or uuid(), flush=True)
     elif line.strip() == "child":
         print(subprocess.check_output([sys.executable, __file__, "child"], text=True).strip(), flush=True)
     elif line.strip() == "nvml":
@@ -289,6 +292,18 @@ def test_a_kernel_that_never_used_its_gpu_moves_at_once(a_ring: ARing) -> None:
     a_ring.start()
     told = [{"kernel_id": "a", "device": a_ring.uuid(1)}]
     assert a_ring.node.status()["moved"] == told, "a gateway that has the device before asks again"
+
+
+def test_a_process_may_choose_the_gpu_of_a_moved_kernel_by_its_uuid_before_and_after(a_ring: ARing) -> None:
+    """A framework reads the present UUID from CUDA, and starts its workers with it."""
+    a_ring.move("a", 1)
+    assert a_ring.outcome("a", 1) == ("done", "")
+    old, new = a_ring.uuid(0), a_ring.uuid(1)
+    for chosen in (new, old, new[:12], f"{new},{old}", "0"):
+        worker = a_ring.add("a", CUDA_VISIBLE_DEVICES=chosen)
+        assert worker.ask("begin") == bare(new), chosen
+    for chosen in (f"GPU-{'0' * 8}", "1", ""):
+        assert a_ring.add("a", CUDA_VISIBLE_DEVICES=chosen).ask("begin") == "100", "it names no device of the kernel"
 
 
 def test_what_cannot_move_is_refused_with_its_reason(a_ring: ARing) -> None:
