@@ -23,13 +23,15 @@
 
 static struct { /* guarded by the mutex */
     pthread_mutex_t mutex;
+    pthread_once_t once;
     struct socket_owned file; /* none: no lock is held */
     unsigned callers;         /* threads inside the real cuInit */
     bool has_begun;           /* the real cuInit has succeeded */
     bool is_registered;
-    bool has_fork_handler;
     char path[PATH_MAX]; /* here, as a thread's stack may be small */
-} state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .file = {.descriptor = -1}};
+} state = {.mutex = PTHREAD_MUTEX_INITIALIZER,
+           .once = PTHREAD_ONCE_INIT,
+           .file = {.descriptor = -1}};
 
 /* A child has none of its parent's locks. */
 static void leave_in_child(void)
@@ -38,6 +40,11 @@ static void leave_in_child(void)
     state.callers = 0;
     state.has_begun = state.is_registered = false;
     pthread_mutex_init(&state.mutex, NULL);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, leave_in_child);
 }
 
 /* With the mutex. NULL: too long. */
@@ -81,9 +88,8 @@ static void give_up_lock(void)
 /* The agent writes its mark before it looks for locks: of the two, one sees the other. */
 static bool try_to_enter(void)
 {
+    pthread_once(&state.once, watch_forks); /* before the lock: a fork may come at any time */
     pthread_mutex_lock(&state.mutex);
-    if (!state.has_fork_handler)
-        state.has_fork_handler = pthread_atfork(NULL, NULL, leave_in_child) == 0;
     bool may_enter = state.is_registered || state.callers || state.has_begun;
     if (!may_enter) {
         take_lock();

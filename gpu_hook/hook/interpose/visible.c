@@ -23,13 +23,14 @@
 
 static struct {
     pthread_mutex_t mutex; /* held from begin to end: two threads may both come to begin CUDA */
+    pthread_once_t once;
     /* NAME=VALUE as the driver reads it. Never freed: another thread's getenv may have answered
      * with it */
     char *given;
     char *replaced; /* the program's, in whose place in the environment ours stands; NULL: none */
     bool is_added;  /* there was no place for it */
     char **environment; /* that was made at load, perhaps replaced since */
-} state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+} state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
 
 /* A driver that begins itself again finds its earlier choice. */
 static __thread bool is_inside __attribute__((tls_model("initial-exec")));
@@ -193,11 +194,31 @@ static void give(const char *text)
     }
 }
 
+/* Another thread may be in cuInit at the fork: the child has that thread's lock, and its choice in
+ * the environment. A text that was added names what the kernel has, as no text does. */
+static void leave_in_child(void)
+{
+    if (is_inside) /* the driver forks in its cuInit */
+        return;
+    char **slot = state.replaced ? find_text(state.given) : NULL;
+    if (slot)
+        replace(slot, state.replaced);
+    state.replaced = NULL;
+    state.is_added = false;
+    pthread_mutex_init(&state.mutex, NULL);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, leave_in_child);
+}
+
 bool visible_begin(void)
 {
     const char *granted = settings()->visible_devices;
     if (!settings()->is_on || !granted || is_inside)
         return false;
+    pthread_once(&state.once, watch_forks); /* before the lock: a fork may come at any time */
     is_inside = true;
     pthread_mutex_lock(&state.mutex);
     char text[LIST_BYTES];

@@ -49,8 +49,9 @@
 
 static struct {
     pthread_mutex_t mutex; /* guards a change of guard_owner */
-    bool has_fork_handler, has_exit_handler;
-} state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    pthread_once_t once;
+    bool has_exit_handler;
+} state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
 
 /* The inherited socket would keep the parent's registration alive after the parent's death. The
  * counters are given back when the thread ends, before any cuInit of the child, under a lock that
@@ -68,6 +69,11 @@ static void leave_in_child(void)
     pacing_abandon();
     pthread_mutex_init(&state.mutex, NULL);
     threads_reset();
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, leave_in_child);
 }
 
 static void forget_parent(void)
@@ -189,6 +195,7 @@ static void start(void)
     };
     if (!settings()->is_on)
         return;
+    pthread_once(&state.once, watch_forks); /* before the lock: a fork may come at any time */
     pthread_mutex_lock(&state.mutex);
     pid_t self = getpid();
     pid_t previous = guard_owner();
@@ -196,8 +203,6 @@ static void start(void)
         if (previous)
             forget_parent();
         gate_prepare();
-        if (!state.has_fork_handler)
-            state.has_fork_handler = pthread_atfork(NULL, NULL, leave_in_child) == 0;
         if (!state.has_exit_handler)
             interrupts_watch_exit();
         state.has_exit_handler = true;

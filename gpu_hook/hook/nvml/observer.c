@@ -19,13 +19,15 @@
 
 static struct { /* guarded by the mutex */
     pthread_mutex_t mutex;
+    pthread_once_t once;
     struct socket_owned connection;
     pid_t owner;    /* the process that connected; 0: none */
     time_t next_attempt_seconds;
     time_t pause_seconds;
     int last_failure;
-    bool has_fork_handler;
-} state = {.mutex = PTHREAD_MUTEX_INITIALIZER, .connection = {.descriptor = -1}};
+} state = {.mutex = PTHREAD_MUTEX_INITIALIZER,
+           .once = PTHREAD_ONCE_INIT,
+           .connection = {.descriptor = -1}};
 
 /* The inherited socket would keep the parent's registration alive. */
 static void leave_in_child(void)
@@ -36,6 +38,11 @@ static void leave_in_child(void)
     state.pause_seconds = 0;
     page_forget();
     pthread_mutex_init(&state.mutex, NULL);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, leave_in_child);
 }
 
 /* Called with the mutex: drain messages of the agent, and notice that it is gone. */
@@ -108,9 +115,8 @@ void observer_begin(void)
     if (!settings()->is_on)
         return;
     DEFER_CANCELLATION;
+    pthread_once(&state.once, watch_forks); /* before the lock: a fork may come at any time */
     pthread_mutex_lock(&state.mutex);
-    if (!state.has_fork_handler)
-        state.has_fork_handler = pthread_atfork(NULL, NULL, leave_in_child) == 0;
     check_connection();
     if (state.connection.descriptor < 0)
         connect_again();

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 MIB = 1 << 20
 QUOTAS = (32 * MIB, 64 * MIB, 96 * MIB)
 NO_DEVICE = 100
+DEADLINE_SECONDS = 60.0
 BEGIN = "[init(), [uuid(index) for index in range(count())]]"
 
 
@@ -39,6 +41,13 @@ class Kernel:
 
     def program(self, **env: str) -> Any:
         return self.node.program(CUDA_VISIBLE_DEVICES=self.granted, ALIQUOT_VISIBLE_DEVICES=self.granted, **env)
+
+    @staticmethod
+    def until(claim: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while not claim():
+            assert time.monotonic() < deadline, "the claim did not come true in time"
+            time.sleep(0.005)
 
     def seen(self, program: Any) -> list[str]:
         code, uuids = program(BEGIN)
@@ -169,6 +178,28 @@ def test_many_threads_may_begin_at_once(a_kernel: Kernel) -> None:
     assert program("in_threads(16, init)") == [0] * 16
     assert a_kernel.seen(program) == [a_kernel.own[1], a_kernel.own[0]]
     assert program("os.environ['CUDA_VISIBLE_DEVICES']") == "1,0"
+
+
+def test_a_child_that_is_forked_while_another_thread_begins_cuda_begins_it_by_itself(
+    a_kernel: Kernel, tmp_path: Path
+) -> None:
+    """The hook holds a lock, and a list in the environment, while the driver's cuInit runs."""
+    hold, log = tmp_path / "hold", tmp_path / "driver.log"
+    hold.touch()
+    faults = {"ALIQUOT_SOFTGPU_FAULTS": "cuInit:1=hold", "ALIQUOT_SOFTGPU_HOLD": str(hold)}
+    program = a_kernel.program(ALIQUOT_SOFTGPU_LOG=str(log), **faults)
+    choose(program, "2,0")
+    assert program("__import__('builtins').__setattr__('begun', in_background(init))") is None
+    a_kernel.until(lambda: log.exists() and "event=fault function=cuInit" in log.read_text())
+    given = "(signal.alarm(30), ctypes.CDLL(None).getenv)[1]"  # a child that hangs ends
+    given = (
+        f"(lambda get: (setattr(get, 'restype', ctypes.c_char_p), get(b'CUDA_VISIBLE_DEVICES').decode())[1])({given})"
+    )
+    told = program(f"in_fork(lambda: [{given}, {BEGIN}])")
+    assert told == ["2,0", [0, [a_kernel.own[2], a_kernel.own[0]]]]
+    hold.unlink()
+    assert program("begun()") == 0
+    assert a_kernel.seen(program) == [a_kernel.own[2], a_kernel.own[0]]
 
 
 @pytest.fixture
