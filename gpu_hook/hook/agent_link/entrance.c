@@ -1,5 +1,6 @@
 #include "agent_link/entrance.h"
 
+#include "agent_link/interrupts.h"
 #include "agent_link/socket.h"
 #include "base/cancellation.h"
 #include "base/log.h"
@@ -12,7 +13,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define FILE_NAME "entrance" /* the agent makes it, and only looks for locks on it */
@@ -109,16 +109,17 @@ static bool is_agent_there(void)
     return descriptor >= 0 || descriptor == -EAGAIN;
 }
 
-bool entrance_enter(void)
+/* False: an interrupt ended the wait, or the agent is away for too long. */
+static bool await_entrance(void)
 {
-    const struct timespec look = {0, LOOK_NANOSECONDS};
-    DEFER_CANCELLATION;
-    if (!settings()->is_on || try_to_enter())
-        return true;
+    struct interruptible wait;
     uint64_t now = times_now_nanoseconds(), asked_at = now, seen_at = now;
-    LOG("event=waits_for_move");
+    interrupts_begin_unknown(&wait);
     while (!try_to_enter()) {
-        nanosleep(&look, NULL);
+        if (interrupts_sleep(&wait, interrupts_bell(), LOOK_NANOSECONDS)) {
+            LOG("event=wait_ended reason=interrupt what=\"the end of the kernel's move\"");
+            return false;
+        }
         now = times_now_nanoseconds();
         if (now - asked_at < ASK_NANOSECONDS)
             continue;
@@ -129,6 +130,17 @@ bool entrance_enter(void)
             return false;
         }
     }
+    return true;
+}
+
+bool entrance_enter(void)
+{
+    DEFER_CANCELLATION;
+    if (!settings()->is_on || try_to_enter())
+        return true;
+    LOG("event=waits_for_move");
+    if (!await_entrance())
+        return false;
     LOG("event=waited_for_move");
     return true;
 }

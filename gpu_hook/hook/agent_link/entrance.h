@@ -6,8 +6,9 @@
 
 #include <stdbool.h>
 
-/* Called before the real cuInit: wait while the kernel moves, and take the lock. False: the agent
- * left in the middle of a move, and does not come back; entrance_leave is not due. */
+/* Called before the real cuInit: wait while the kernel moves, and take the lock. False: the user's
+ * interrupt ended the wait, or the agent left in the middle of a move, and does not come back;
+ * entrance_leave is not due. */
 bool entrance_enter(void);
 
 /* Called after the real cuInit. Where it failed, the process holds nothing of a device. */

@@ -141,13 +141,18 @@ static void find_handled(sigset_t *handled)
     }
 }
 
-void interrupts_begin(struct interruptible *wait)
+void interrupts_begin_unknown(struct interruptible *wait)
 {
     uint64_t now = times_now_nanoseconds();
     wait->reported = read_reported();
     wait->reported_at = 0;
     wait->is_retry = own.gave_up_at && now - own.gave_up_at < RETRY_NANOSECONDS;
     find_handled(&wait->handled);
+}
+
+void interrupts_begin(struct interruptible *wait)
+{
+    interrupts_begin_unknown(wait);
     if (__atomic_fetch_add(&state.waiting, 1, __ATOMIC_ACQ_REL) == 0)
         futex(&state.waiting, FUTEX_WAKE_PRIVATE, 1, NULL);
     start_watch();

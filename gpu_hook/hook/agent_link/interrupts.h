@@ -21,6 +21,10 @@ struct interruptible {
 void interrupts_begin(struct interruptible *wait);
 void interrupts_end(void);
 
+/* Begin a wait of a process that the agent does not know: no count ends it, but the signal that finds
+ * this thread. It has no end. */
+void interrupts_begin_unknown(struct interruptible *wait);
+
 /* A futex that changes when a condition that threads wait for may have changed: the agent's page, a
  * connection, where the memory is. */
 uint32_t interrupts_bell(void);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -54,6 +56,33 @@ def test_a_process_waits_before_cuda_while_its_kernel_moves(a_node: Any, an_entr
     an_entrance.open()
     assert program.answer() == 0
     assert program("count()") == 1
+
+
+def test_an_interrupt_ends_the_wait_for_a_moves_end(a_node: Any, an_entrance: Entrance) -> None:
+    an_entrance.close("another device")
+    program = a_node.program()
+    program.ask("stopped(init)")
+    until(says(a_node.log, "event=waits_for_move"))
+    # A signal may come between two sleeps, and end none of them.
+    assert any(os.kill(program.pid, signal.SIGINT) or program.has_answer(5.0) for _ in range(3))
+    assert program.answer() == "KeyboardInterrupt"
+    assert an_entrance.find_inside() is None
+    an_entrance.open()
+    assert program("init()") == 0
+
+
+def test_a_signal_that_is_no_interrupt_leaves_a_process_waiting(a_node: Any, an_entrance: Entrance) -> None:
+    an_entrance.close("another device")
+    program = a_node.program()
+    program("signal.signal(signal.SIGUSR1, lambda *_: None) and None")
+    program.ask("init()")
+    until(says(a_node.log, "event=waits_for_move"))
+    for _ in range(5):
+        until(program.is_asleep)
+        os.kill(program.pid, signal.SIGUSR1)
+    assert not says(a_node.log, "event=wait_ended")()
+    an_entrance.open()
+    assert program.answer() == 0
 
 
 def test_a_process_is_seen_from_its_beginning_of_cuda_until_it_has_registered(
