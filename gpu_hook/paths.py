@@ -32,6 +32,7 @@ _DRIVER_DIRS = (
     "/run/opengl-driver/lib",
 )
 _PRELOAD_LIBRARY = "libaliquot-preload.so"  # beside each shim
+_HOOK_LIBRARIES = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
 _DRIVER_DEVICES = ("/dev/nvidiactl", "/dev/dxg")
 
 
@@ -322,6 +323,16 @@ def native_dir() -> Path:
     The path is not resolved, since an editable install is a folder of links.
     """
     return Path(__file__).absolute().parent.parent / "native"
+
+
+def unusable_hook_files(native: Path) -> tuple[Path, ...]:
+    """Return the files of the hook below *native* that are missing, or that this account may not use.
+
+    Without them kernels start, and their memory limits are not held.
+    """
+    libraries = [path for name in _HOOK_LIBRARIES if not os.access(path := native / "shim" / name, os.R_OK)]
+    program = native / "bin" / "aliquot-kernel-start"
+    return (*libraries, *(() if os.access(program, os.R_OK | os.X_OK) else (program,)))
 
 
 def shim_dir() -> Path:

@@ -26,8 +26,8 @@ from jupyter_aliquot.gpu_hook.paths import (
     find_runtime_dir,
     native_dir,
     nvidia_driver,
-    shim_dir,
     softgpu_driver,
+    unusable_hook_files,
 )
 from jupyter_aliquot.gpu_hook.sandbox import GVISOR, is_gvisor
 from jupyter_aliquot.provisioner.listener import account_name
@@ -37,7 +37,6 @@ from .runner import FAIL, OK, WARN, Finding
 
 _NEEDED = ("jupyter-server", "jupyter-client", "ipykernel", "nvidia-ml-py", "traitlets", "tornado")
 _EXTRAS = ("jupyterlab", "nbclient", "cuda-bindings", "cuda-core")
-_SHIM_LIBRARIES = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
 _LEAST_SHARED_BYTES = 16 << 20
 _DRIVER_VERSION_FILE = Path("/proc/driver/nvidia/version")
 _STATUS_SECONDS = 5.0
@@ -97,12 +96,10 @@ def check_driver() -> list[Finding]:
 
 def check_native_libraries() -> list[Finding]:
     """Check the libraries of Aliquot: the hook and the software GPU."""
-    missing = [str(shim_dir() / name) for name in _SHIM_LIBRARIES if not (shim_dir() / name).exists()]
-    if not (native_dir() / "bin" / "aliquot-kernel-start").exists():
-        missing.append(str(native_dir() / "bin" / "aliquot-kernel-start"))
-    findings = [Finding("hook", OK, f"libraries in {shim_dir()}")]
+    missing = ", ".join(map(str, unusable_hook_files(native_dir())))
+    findings = [Finding("hook", OK, f"libraries in {native_dir() / 'shim'}")]
     if missing:
-        findings = [Finding("hook", FAIL, f"missing: {', '.join(missing)}", "install again: pip install .")]
+        findings = [Finding("hook", FAIL, f"missing or not readable: {missing}", "install again: pip install .")]
     try:
         findings.append(Finding("software GPU", OK, f"libraries in {softgpu_driver().cuda.parent}"))
     except PathError as error:

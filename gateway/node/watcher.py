@@ -128,8 +128,8 @@ class NodeWatch:
                 self._hearing = asyncio.create_task(self._hear(self._client), name="aliquot-node-news")
             before = self._view.status
             status = await answered(self._client.status())
-            problem = status.host_memory_problem
-            self._view = NodeView(status, (f"{problem}.",) if problem else ())
+            told = (status.hook_problem, status.host_memory_problem)
+            self._view = NodeView(status, tuple(f"{problem}." for problem in told if problem))
             self._note_lacks(before)
         except AliquotError as error:
             self._view = NodeView(problems=(f"The node agent does not answer: {error}.",))

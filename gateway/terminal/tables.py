@@ -48,7 +48,7 @@ def status_view(status: NodeStatus, queue: Sequence[tuple[str, ...]] | None) -> 
     """Draw a node: its devices, its kernels, and the queue; a queue of None is not drawn."""
     driver = DRIVER_NAMES.get(status.driver, status.driver)
     parts: list[RenderableType] = [
-        Text(f"node {status.node} · {driver} · memory limits by {status.enforcer}{_promises(status)}{_SOURCE}"),
+        Text(f"node {status.node} · {driver} · {_limits(status)}{_promises(status)}{_SOURCE}"),
         devices_table(status.devices),
         kernels_table(status.kernels) if status.kernels else Text("No kernel holds a GPU."),
     ]
@@ -61,6 +61,12 @@ def status_view(status: NodeStatus, queue: Sequence[tuple[str, ...]] | None) -> 
 def software_note(driver: str | None) -> list[Text]:
     """Return a line that says what the figures of a software GPU mean; none for a real one."""
     return [Text(SOFTWARE_GPU_NOTE, style="dim")] if driver == "softgpu" else []
+
+
+def _limits(status: NodeStatus) -> str:
+    """Return how the node holds memory limits, or that it cannot."""
+    is_broken = status.enforcer == "hook" and status.hook_problem
+    return "memory limits are NOT held" if is_broken else f"memory limits by {status.enforcer}"
 
 
 def _promises(status: NodeStatus) -> str:
@@ -79,10 +85,12 @@ def warnings(status: NodeStatus) -> list[str]:
     They concern each kernel that waits for memory, each process without hook, and each limit that
     fails.
     """
-    lines = []
+    lines = [printable(status.hook_problem)] if status.hook_problem else []
     for kernel in status.kernels:
         name = printable(kernel.label or kernel.kernel_id[:8])
         lines += [f"kernel {name}: {printable(process_text(process))}" for process in kernel.unhooked_processes]
+        if kernel.interception.startswith("failed"):
+            lines.append(f"kernel {name}: the hook does not hold its memory limit: {printable(kernel.interception)}")
         waits, over = waiting_text(kernel.residency), _over_limit(kernel)
         lines += [f"kernel {name}: {printable(waits)}"] if waits else []
         lines += [f"kernel {name}: throttled: {printable(why)}" for why in _throttle_reasons(kernel)]

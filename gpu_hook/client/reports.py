@@ -315,6 +315,7 @@ class NodeStatus:
     # When this run of the agent began, in seconds since the epoch: its counters of own time count from then.
     began: float = 0.0
     driver_problem: str = ""  # why the agent's last look at its devices failed; they count as lost then
+    hook_problem: str = ""  # why no kernel's memory limit is held: files of the hook are missing
 
 
 def read_hello(report: Mapping[str, Any]) -> AgentHello:

@@ -17,7 +17,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from jupyter_aliquot.gpu_hook.paths import Driver, PathError
+from jupyter_aliquot.gpu_hook.paths import Driver, PathError, unusable_hook_files
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +49,17 @@ class Libraries:
     def preload_text(self) -> str:
         """Return the text of an ld.so.preload, for places where neither variable can be set."""
         return "".join(f"{self.shim / name}\n" for name in _PRELOADED)
+
+    @property
+    def problem(self) -> str:
+        """Return why the hook cannot hold kernels to their limits, and what to do; empty where it can."""
+        if not (unusable := unusable_hook_files(self.folder)):
+            return ""
+        names = ", ".join(map(str, unusable))
+        return (
+            f"The hook cannot hold memory limits: {names} is missing or cannot be read. Install jupyter-aliquot again, "
+            "and restart the node agent and the kernels"
+        )
 
     def driver(self, found: Driver) -> Driver:
         """Return the same driver, as kernels reach it: the software GPU is one of the copies."""

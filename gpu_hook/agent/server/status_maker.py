@@ -210,6 +210,7 @@ class StatusMaker:
             "enforcers": [vars(report) for report in of.enforcement.reports],
             "actuators": [vars(report) for report in of.actuation.reports],
             "devices": devices,
+            "hook_problem": self._node.libraries.problem,
             "driver_problem": of.monitor.problem,
             "host_memory_bytes": of.ledger.host_memory_bytes,
             "host_copies": vars(of.arena.use),

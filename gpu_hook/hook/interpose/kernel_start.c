@@ -33,6 +33,16 @@ static void report(const struct self_check *check)
     close(descriptor);
 }
 
+/* The output of a kernel that starts all the same is what its user and the log of its server see. */
+static void warn(const struct self_check *check)
+{
+    if ((check->passed & ALIQUOT_CHECK_ALL) != ALIQUOT_CHECK_ALL)
+        fprintf(stderr,
+                "aliquot: the memory limit of this kernel is not held: its GPU calls do not go "
+                "through the hook (%s). Ask the administrator to run aliquot doctor\n",
+                check->text);
+}
+
 int main(int count, char **arguments)
 {
     char **program = arguments + 1;
@@ -49,6 +59,7 @@ int main(int count, char **arguments)
         struct self_check check;
         self_check_run_apart(&check, CHECK_MILLISECONDS);
         report(&check);
+        warn(&check);
     }
     execvp(*program, program);
     fprintf(stderr, "aliquot-kernel-start: cannot start %s: %s\n", *program, strerror(errno));

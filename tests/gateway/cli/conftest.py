@@ -59,10 +59,11 @@ def run_aliquot(an_environment: dict[str, str]) -> RunAliquot:
 
 @pytest.fixture
 def an_agent(
-    an_environment: dict[str, str], a_runtime_folder: Path
+    request: pytest.FixtureRequest, an_environment: dict[str, str], a_runtime_folder: Path
 ) -> Iterator[subprocess.Popen[bytes] | warm_start.WarmProcess]:
-    """Start a node agent on the software GPU by the command."""
+    """Start a node agent on the software GPU by the command; a test may add options as its parameter."""
     words = [*warm_start.ALIQUOT, "agent", "--driver", "softgpu", "--softgpu-memory", "1GiB", "--overcommit", "1"]
+    words += [word.format(folder=a_runtime_folder) for word in getattr(request, "param", ())]
     with (a_runtime_folder / "agent.out").open("wb") as log:
         agent = warm_start.start(warm_start.SERVER, words, env=an_environment, stdout=log, stderr=log)
     deadline = time.monotonic() + START_SECONDS

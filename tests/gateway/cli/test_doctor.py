@@ -201,10 +201,10 @@ def test_doctor_tells_what_a_gateway_says_of_itself_and_of_teams(
 
 
 def test_missing_hook_libraries_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(doctor_host, "shim_dir", lambda: tmp_path)
+    monkeypatch.setattr(doctor_host, "native_dir", lambda: tmp_path)
     found = doctor_host.check_native_libraries()[0]
     assert (found.about, found.state) == ("hook", FAIL)
-    assert str(tmp_path / "libcuda.so.1") in found.found
+    assert str(tmp_path / "shim" / "libcuda.so.1") in found.found
 
 
 def test_an_engine_without_a_socket_is_a_warning_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -61,6 +61,29 @@ def test_devices_and_kernels_are_shown(run_aliquot, a_reserved_kernel) -> None:
     assert told["devices"][0]["memory_bytes"] == 1 << 30
 
 
+@pytest.mark.parametrize("an_agent", [["--library-dir", "{folder}/libraries"]], indirect=True)
+def test_a_missing_library_of_the_hook_is_told(run_aliquot, an_agent, a_runtime_folder: Path) -> None:
+    assert "memory limits by hook" in run_aliquot("status").stdout
+    [library] = a_runtime_folder.glob("libraries/*/shim/libcuda.so.1")
+    library.unlink()
+    shown = run_aliquot("status").stdout
+    assert "memory limits are NOT held" in shown
+    assert f"The hook cannot hold memory limits: {library} is missing or cannot be read. Install" in shown
+    assert str(library) in json.loads(run_aliquot("status", "--json").stdout)["hook_problem"]
+
+
+def test_a_kernel_that_failed_its_self_check_is_a_line_of_its_own() -> None:
+    kernel = {
+        **{"kernel_id": "k1", "owner": "ada", "label": "a.ipynb", "hundredths": 25, "memory_limit": None},
+        **{"workload_class": "production", "generation": 1, "attributes": {}, "created": 0.0, "pids": [1]},
+        **{"interception": "failed: libcuda.so.1: no such file", "ending": False, "devices": []},
+    }
+    node = {"node": "n", "driver": "nvidia", "enforcer": "hook", "devices": [], "connections": 1}
+    assert warnings(read_status({**node, "kernels": [kernel]})) == [
+        "kernel a.ipynb: the hook does not hold its memory limit: failed: libcuda.so.1: no such file"
+    ]
+
+
 def test_another_runtime_folder_can_be_asked(run_aliquot, an_agent, an_environment, a_runtime_folder: Path) -> None:
     an_environment["ALIQUOT_RUNTIME_DIR"] = "/tmp/aq-nobody-is-here"
     assert run_aliquot("status").returncode == 1

@@ -137,3 +137,15 @@ async def test_a_connection_that_is_given_up_says_that_the_agent_did_not_answer(
     finally:
         await link.stop()
         await agent.stop()
+
+
+async def test_what_keeps_the_hook_from_its_limits_is_told_with_the_node(a_folder: Path) -> None:
+    node = await watched(a_folder, NEVER_SECONDS)
+    try:
+        assert node.watch.view().problems == ()
+        node.agent.node = {"hook_problem": "The hook cannot hold memory limits: a file is missing"}
+        await node.watch.poll()
+        assert node.watch.view().problems == ("The hook cannot hold memory limits: a file is missing.",)
+    finally:
+        await node.watch.stop()
+        await node.agent.stop()

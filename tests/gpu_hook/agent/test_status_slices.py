@@ -51,7 +51,7 @@ def a_status_maker(node: AReservationsNode, *readings: DeviceReading) -> StatusM
         arena=node._arena,
         overcommit=SimpleNamespace(reasons={}, problem=""),
     )
-    of_node = SimpleNamespace(name="n", driver=SimpleNamespace(kind="softgpu"))
+    of_node = SimpleNamespace(name="n", driver=SimpleNamespace(kind="softgpu"), libraries=SimpleNamespace(problem=""))
     return StatusMaker(cast(Any, of_node), cast(Subjects, subjects), lambda: 0, short_slices)
 
 

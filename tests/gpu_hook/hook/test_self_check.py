@@ -82,7 +82,10 @@ def test_the_preload_library_passes_every_check(a_node: Any, a_folder: Path) -> 
 def test_without_the_library_path_every_check_fails_and_says_so(a_node: Any) -> None:
     agent = a_node.grant(("00" * 16, 64 * MIB))
     env = {name: value for name, value in a_node.hooked_env.items() if name != "LD_LIBRARY_PATH"}
-    assert start(env, "true").returncode == 0
+    done = start(env, "true")
+    assert done.returncode == 0
+    assert "the memory limit of this kernel is not held" in done.stderr, "its user sees it, too"
+    assert "libcuda.so.1: " in done.stderr
     report = report_of(agent)
     assert not report.passed & (SelfCheck.CUDA_NAME | SelfCheck.CUDA_LINK_NAME | SelfCheck.QUERY | SelfCheck.NVML_NAME)
     assert "libcuda.so.1: " in report.text
