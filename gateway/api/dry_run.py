@@ -143,7 +143,7 @@ def _resize_of(size: str) -> ResizeRequest:
             f"Requested the size {size[:40]!r}. Write a size as a kernelspec's name ends, such as gpu-0.25"
         )
     try:
-        request = parse_size(text.removeprefix(_SIZE_MARK), LARGEST)
+        request = parse_size(text.removeprefix(_SIZE_MARK), LARGEST, _SIZE_MARK)
     except SizeNameError as error:
         raise RequestError(str(error)) from None
     return ResizeRequest(request.gpus, request.memory_limit or Bytes(0), request.workload_class)

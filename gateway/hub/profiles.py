@@ -9,6 +9,8 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from jupyter_aliquot.gateway.sizes.grammar import example_sizes
+
 from .availability import Availabilities
 from .gateway_choice import gateway_option
 from .gateways import SERVER_FIELD, Gateways
@@ -69,12 +71,13 @@ def size_option(choice: OfferedSizes, name: str, teams: Iterable[str]) -> dict[s
         },
     }
     if choice.has_custom:
+        examples = example_sizes(choice.limit_of(name, known))
         option["unlisted_choice"] = {
             "enabled": True,
             "display_name": "Another size",
             "display_name_in_choices": "Another size",
             "validation_regex": f"^{CUSTOM_PATTERN}$",
-            "validation_message": "A size is GPUs[-<n>g][-low], such as 0.25, 2.5, 0.5-8g or 0.25-low",
+            "validation_message": f"A size is <gpus>[-<n>g][-low], such as {examples}",
             "kubespawner_override": {"environment": {VARIABLE: "{value}"}},
         }
     return option

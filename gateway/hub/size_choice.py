@@ -13,13 +13,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from jupyter_aliquot.gateway.scheduling.quotas import GpuCaps, first_exceeded
-from jupyter_aliquot.gateway.sizes.grammar import describe_grammar, parse_size, size_label, size_suffix
+from jupyter_aliquot.gateway.sizes.grammar import example_sizes, parse_size, size_label, size_suffix
 from jupyter_aliquot.provisioner.errors import SizeNameError
 from jupyter_aliquot.provisioner.resources import GpuShare
 
 NO_GPU = "none"
 NO_GPU_LABEL = "No GPU"
-GRAMMAR = f"A size is <gpus>[-<n>g][-low], such as 0.25, 2.5-low or 0.5-8g, or {NO_GPU}"
 LONGEST_SIZE = 40  # of a submitted size; the grammar's own longest is shorter
 
 
@@ -75,10 +74,14 @@ class SizeChoice:
         if asked is None or asked == "":
             return self.default_for(name, teams)
         if not isinstance(asked, str) or len(asked) > LONGEST_SIZE:
-            raise SizeChoiceError(
-                f"Requested {str(asked)[:LONGEST_SIZE]!r}, which is not a GPU size. Use one such as 0.25"
-            )
-        size = normal_size(asked.strip(), self.largest)
+            advice = f"such as {example_sizes(self.largest)}" if self.has_custom else f"of {', '.join(self.sizes)}"
+            raise SizeChoiceError(f"Requested {str(asked)[:LONGEST_SIZE]!r}, which is not a GPU size. Use one {advice}")
+        try:
+            size = normal_size(asked.strip(), self.largest)
+        except SizeChoiceError:
+            if self.has_custom:
+                raise
+            size = asked.strip()
         if size not in self.sizes and not self.has_custom:
             raise SizeChoiceError(
                 f"Requested the GPU size {size}, which this Hub does not offer. Use one of {', '.join(self.sizes)}"
@@ -147,8 +150,7 @@ def normal_size(size: str, largest: GpuShare | None = None) -> str:
     try:
         return size_suffix(parse_size(size, largest)).removeprefix("gpu-")
     except SizeNameError as error:
-        found = str(error).removesuffix(describe_grammar(largest))
-        raise SizeChoiceError(f"{found}{GRAMMAR}") from None
+        raise SizeChoiceError(f"{error}, or {NO_GPU!r} for no GPU") from None
 
 
 def choice_label(size: str) -> str:

@@ -25,6 +25,7 @@ from jupyter_aliquot.gateway.sizes.grammar import (
     GRAMMAR,
     STEP,
     SizedName,
+    base_before_size,
     describe_grammar,
     largest_here,
     parse_plain_name,
@@ -183,6 +184,8 @@ class SizedKernelSpecManager(KernelSpecManager):
         try:
             sized = parse_size_name(kernel_name, self.settings.largest())
         except SizeNameError as error:
+            if unsized := base_before_size(kernel_name):
+                self._base(kernel_name, unsized)  # without it, no size of it is right
             raise NoSuchSize(kernel_name, self._with_range(kernel_name, error)) from None
         if sized is None:
             self._refuse_own(kernel_name, kernel_name)

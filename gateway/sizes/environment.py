@@ -33,9 +33,7 @@ def with_size(kernel_name: str, env: Mapping[str, str], largest: GpuShare) -> st
     try:
         return size_name(kernel_name, *parse_whole_size(asked[:_LONGEST], largest))
     except SizeNameError as error:
-        raise RequestError(
-            f"{VARIABLE} of the request: {error}. {VARIABLE} takes what follows 'gpu-' in such a name, or {NO_GPU!r}"
-        ) from None
+        raise RequestError(f"{VARIABLE} of the request: {error}, or {NO_GPU!r} for no GPU") from None
 
 
 def default_size(env: Mapping[str, str], largest: GpuShare) -> str | None:

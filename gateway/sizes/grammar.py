@@ -16,7 +16,9 @@ from jupyter_aliquot.provisioner.errors import SizeNameError
 from jupyter_aliquot.provisioner.grants.codec import NO_FOLDER
 from jupyter_aliquot.provisioner.resources import NO_HOST_PART, Bytes, GpuShare, HostPart, Request, WorkloadClass
 
-GRAMMAR = "<base>.gpu-<gpus>[-<n>g][-<n>cpu][-<n>ram][-low][.with-<folder>…]"
+_BARE = "<gpus>[-<n>g][-low]"
+_BARE_WITH_HOST = "<gpus>[-<n>g][-<n>cpu][-<n>ram][-low][.with-<folder>…]"
+GRAMMAR = f"<base>.gpu-{_BARE_WITH_HOST}"
 NO_GPU = "none"  # instead of a size: the base itself, whatever size the request's variables name
 STEP = GpuShare(1)
 CPU_STEP = 0.5
@@ -36,7 +38,11 @@ _MARK = re.compile(r"\.gpu-", re.IGNORECASE)
 _PLAIN = re.compile(rf"((?:(?!\.gpu-).)+)\.gpu-{NO_GPU}", re.IGNORECASE | re.DOTALL)
 _LOW = "low"
 _GIB = 1 << 30
-_EXAMPLES = ((GpuShare(25), ""), (GpuShare(250), "-low"), (GpuShare(50), "-8g"))
+# The memory limit is one that the smallest of GPUs has.
+_EXAMPLES = ((GpuShare(25), ""), (GpuShare(250), "-low"), (GpuShare(50), "-1g"))
+_ONE_GPU = GpuShare(100)  # the most of an example where the range is not known
+_EXAMPLE_BASE = "python3"
+_SHORT_BASE = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _SHARE = re.compile(r"[0-9]{1,4}(\.[0-9]{1,2})?")
 _FINE_SHARE = re.compile(r"[0-9]{1,4}\.[0-9]{3,}")
 _MEMORY = re.compile(r"([0-9]{1,5})g")
@@ -53,6 +59,24 @@ class SizedName:
     base: str
     request: Request
     host: HostPart = NO_HOST_PART
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A text that is read as a size, and the form that its place takes.
+
+    ``before`` stands before each size there; ``largest`` is None where the range is not known.
+    """
+
+    text: str
+    largest: GpuShare | None
+    form: str
+    before: str = ""
+
+    def refusal(self, found: str) -> SizeNameError:
+        """Return the error, whose examples this place accepts."""
+        described = _describe(self.form, self.before, self.largest)
+        return SizeNameError(f"Requested {self.text!r}, but {found}. {described}")
 
 
 @lru_cache(maxsize=4096)
@@ -75,10 +99,18 @@ def parse_size_name(name: str, largest: GpuShare | None = None) -> SizedName | N
     marks = list(_MARK.finditer(name))
     if not marks:
         return None
-    if len(marks) > 1 or marks[0].start() == 0:
-        raise _refusal(name, "it needs one kernelspec's name before one '.gpu-'", largest)
+    base = name[: marks[0].start()]
+    asked = _Asked(name, largest, GRAMMAR, f"{base if _SHORT_BASE.fullmatch(base) else _EXAMPLE_BASE}.gpu-")
+    if len(marks) > 1 or not base:
+        raise asked.refusal("it needs one kernelspec's name before one '.gpu-'")
     # Jupyter compares kernelspec names without case, so a size is read without it.
-    return SizedName(name[: marks[0].start()], *_read(name, name[marks[0].end() :].lower(), largest))
+    return SizedName(base, *_read(asked, name[marks[0].end() :].lower()))
+
+
+def base_before_size(name: str) -> str:
+    """Return the text before a size, also before one that is not valid; empty for none."""
+    mark = _MARK.search(name)
+    return name[: mark.start()] if mark else ""
 
 
 def parse_plain_name(name: str) -> str | None:
@@ -92,20 +124,23 @@ def plain_name(base: str) -> str:
     return f"{base}.gpu-{NO_GPU}"
 
 
-def parse_size(size: str, largest: GpuShare | None = None) -> Request:
+def parse_size(size: str, largest: GpuShare | None = None, before: str = "") -> Request:
     """Read a size without its base, as an administrator writes a preset: ``0.25-low``.
+
+    ``before``: what stands before each size in such a place, for the errors' examples.
 
     Raises SizeNameError, also for one with CPUs or memory of the host.
     """
-    request, host = parse_whole_size(size, largest)
+    asked = _Asked(size, largest, f"{before}{_BARE}", before)
+    request, host = _read(asked, size.lower())
     if host:
-        raise _refusal(size, "it names CPUs or memory of the host, which a kernelspec's name alone carries", largest)
+        raise asked.refusal("it names CPUs or memory of the host, which a kernelspec's name alone carries")
     return request
 
 
 def parse_whole_size(size: str, largest: GpuShare | None = None) -> tuple[Request, HostPart]:
     """Read a size without its base, and the part of the host that it names: ``0.25-4cpu-16ram``."""
-    return _read(size, size.lower(), largest)
+    return _read(_Asked(size, largest, _BARE_WITH_HOST), size.lower())
 
 
 def size_name(base: str, request: Request, host: HostPart = NO_HOST_PART) -> str:
@@ -201,11 +236,25 @@ def largest_here(most: GpuShare, devices: int) -> GpuShare:
 
 def describe_grammar(largest: GpuShare | None = None) -> str:
     """Return the grammar and the range allowed here, as one sentence for users."""
+    return _describe(GRAMMAR, f"{_EXAMPLE_BASE}.gpu-", largest)
+
+
+def example_sizes(largest: GpuShare | None = None) -> str:
+    """Return sizes without a base that may be asked for: ``0.25, 2.5-low or 0.5-1g``."""
+    return _examples("", largest)
+
+
+def _examples(before: str, largest: GpuShare | None) -> str:
+    most = _ONE_GPU if largest is None else largest
+    *examples, last = [f"{before}{min(share, most)}{options}" for share, options in _EXAMPLES]
+    return f"{', '.join(examples)} or {last}"
+
+
+def _describe(form: str, before: str, largest: GpuShare | None) -> str:
     upper = f"from {STEP} to {largest}" if largest is not None else f"of at least {STEP}"
-    shares = [(share if largest is None else min(share, largest), options) for share, options in _EXAMPLES]
-    *examples, last = [f"python3.gpu-{share}{options}" for share, options in shares]
-    examples_told = f"such as {', '.join(examples)} or {last}"
-    return f"A size is {GRAMMAR} with gpus {upper} in steps of {STEP}, g and ram in GiB; {examples_told}"
+    units = "g and ram in GiB" if "ram" in form else "g in GiB"
+    examples = _examples(before, largest)
+    return f"A size is {form} with gpus {upper} in steps of {STEP}, {units}; such as {examples}"
 
 
 def size_label(request: Request, host: HostPart = NO_HOST_PART) -> str:
@@ -224,69 +273,65 @@ def size_label(request: Request, host: HostPart = NO_HOST_PART) -> str:
     return " · ".join(parts)
 
 
-def _read(name: str, size: str, largest: GpuShare | None) -> tuple[Request, HostPart]:
+def _read(asked: _Asked, size: str) -> tuple[Request, HostPart]:
     size, *folders = size.split(_WITH)
     gpus, *options = size.split("-")
-    share = _read_share(name, gpus or size, largest)
+    share = _read_share(asked, gpus or size)
     memory: Bytes | None = None
     if options and (match := _MEMORY.fullmatch(options[0])):
         options.pop(0)
         memory = Bytes(int(match.group(1)) * _GIB)
         if not memory:
-            raise _refusal(name, "a memory limit is 1 GiB or more", largest)
-    cpus, ram = _read_cpus(name, options, largest), _read_ram(name, options, largest)
-    host = HostPart(cpus, ram, _read_folders(name, folders, largest))
+            raise asked.refusal("a memory limit is 1 GiB or more")
+    cpus, ram = _read_cpus(asked, options), _read_ram(asked, options)
+    host = HostPart(cpus, ram, _read_folders(asked, folders))
     is_low = options == [_LOW]
     if options and not is_low:
-        raise _refusal(name, f"'-{'-'.join(options)}' is no option (a memory limit comes before -low)", largest)
+        raise asked.refusal(f"'-{'-'.join(options)}' is no option (a memory limit comes before -low)")
     return Request(share, memory, WorkloadClass.OPPORTUNISTIC if is_low else WorkloadClass.PRODUCTION), host
 
 
-def _read_cpus(name: str, options: list[str], largest: GpuShare | None) -> float | None:
+def _read_cpus(asked: _Asked, options: list[str]) -> float | None:
     """Take the CPUs from the front of *options*."""
     if not options or not (match := _CPUS.fullmatch(options[0])):
         return None
     options.pop(0)
     if not float(match.group(1)):
-        raise _refusal(name, f"CPUs are {CPU_STEP} or more", largest)
+        raise asked.refusal(f"CPUs are {CPU_STEP} or more")
     return float(match.group(1))
 
 
-def _read_ram(name: str, options: list[str], largest: GpuShare | None) -> Bytes | None:
+def _read_ram(asked: _Asked, options: list[str]) -> Bytes | None:
     """Take the memory of the host from the front of *options*."""
     if not options or not (match := _RAM.fullmatch(options[0])):
         return None
     options.pop(0)
     if not int(match.group(1)):
-        raise _refusal(name, "memory of the host is 1 GiB or more", largest)
+        raise asked.refusal("memory of the host is 1 GiB or more")
     return Bytes(int(match.group(1)) * _GIB)
 
 
-def _read_folders(name: str, folders: list[str], largest: GpuShare | None) -> tuple[str, ...] | None:
+def _read_folders(asked: _Asked, folders: list[str]) -> tuple[str, ...] | None:
     if not folders:
         return None
     if folders == [NO_FOLDER]:
         return ()
     if NO_FOLDER in folders or len(set(folders)) < len(folders) or not all(map(_FOLDER.fullmatch, folders)):
-        raise _refusal(name, f"after {_WITH!r} comes the name of one folder, each once, or {NO_FOLDER!r}", largest)
+        raise asked.refusal(f"after {_WITH!r} comes the name of one folder, each once, or {NO_FOLDER!r}")
     return tuple(folders)
 
 
-def _read_share(name: str, text: str, largest: GpuShare | None) -> GpuShare:
+def _read_share(asked: _Asked, text: str) -> GpuShare:
     if text.startswith("-"):
-        raise _refusal(name, f"{text!r} is negative or no number of GPUs", largest)
+        raise asked.refusal(f"{text!r} is negative or no number of GPUs")
     if _FINE_SHARE.fullmatch(text):
-        raise _refusal(name, f"{text} has more than two decimals", largest)
+        raise asked.refusal(f"{text} has more than two decimals")
     if not _SHARE.fullmatch(text):
-        raise _refusal(name, f"{text!r} is no number of GPUs", largest)
+        raise asked.refusal(f"{text!r} is no number of GPUs")
     share = GpuShare.parse(text)
     if share < STEP:
-        raise _refusal(name, "a share of 0 GPUs is nothing to run on; take the plain kernelspec instead", largest)
-    if largest is not None and share > largest:
-        most = "1 GPU" if str(largest) == "1" else f"{largest} GPUs"
-        raise _refusal(name, f"{share} is more than the {most} that may be asked for here", largest)
+        raise asked.refusal("a share of 0 GPUs is nothing to run on; take the plain kernelspec instead")
+    if asked.largest is not None and share > asked.largest:
+        most = "1 GPU" if str(asked.largest) == "1" else f"{asked.largest} GPUs"
+        raise asked.refusal(f"{share} is more than the {most} that may be asked for here")
     return share
-
-
-def _refusal(name: str, found: str, largest: GpuShare | None) -> SizeNameError:
-    return SizeNameError(f"Requested {name!r}, but {found}. {describe_grammar(largest)}")

@@ -81,8 +81,9 @@ def test_a_size_beyond_grammar_or_caps_is_refused(asked: Any, name: str, teams: 
 def test_only_listed_sizes_count_where_there_is_no_field_for_others() -> None:
     choice = choice_of(HubSettings(custom_sizes=False))
     assert choice.check("0.25", "alice", []) == "0.25"
-    with pytest.raises(SizeChoiceError, match="Use one of none, "):
-        choice.check("0.3", "alice", [])
+    for asked in ("0.3", "lots", ["0.25"]):
+        with pytest.raises(SizeChoiceError, match="Use one of none, "):
+            choice.check(asked, "alice", [])
 
 
 def test_a_default_that_the_user_may_not_have_is_no_gpu() -> None:

@@ -13,6 +13,7 @@ from jupyter_aliquot.gateway.sizes.grammar import (
     describe_grammar,
     parse_size,
     parse_size_name,
+    parse_whole_size,
     resized_name,
     size_label,
     size_name,
@@ -184,6 +185,33 @@ def test_the_examples_of_the_grammar_are_sizes_that_may_be_asked_for(largest: Gp
     assert len(examples) == 3
     for example in examples:
         assert parse_size_name(example, largest) is not None
+
+
+def examples_in(error: SizeNameError) -> list[str]:
+    *first, last = str(error).rpartition("; such as ")[2].split(", ")
+    return [*first, *last.split(" or ")]
+
+
+@given(st.none() | st.integers(1, 400).map(GpuShare))
+def test_a_refused_size_without_a_base_has_examples_without_one(largest: GpuShare | None) -> None:
+    for before in ("", "gpu-"):
+        with pytest.raises(SizeNameError) as caught:
+            parse_size("python3.gpu-1", largest, before)
+        examples = examples_in(caught.value)
+        assert len(examples) == 3
+        for example in examples:
+            assert example.startswith(before)
+            assert parse_size(example.removeprefix(before), largest).gpus <= (largest or GpuShare(100))
+    with pytest.raises(SizeNameError) as caught:
+        parse_whole_size("python3.gpu-1", largest)
+    assert all(parse_whole_size(example, largest) for example in examples_in(caught.value))
+
+
+def test_a_refused_size_of_a_kernelspec_has_examples_of_the_same_kernelspec() -> None:
+    for name in ("julia.gpu-9", "julia.gpu-0.5.gpu-0.5"):
+        with pytest.raises(SizeNameError) as caught:
+            parse_size_name(name, GpuShare(100))
+        assert examples_in(caught.value) == ["julia.gpu-0.25", "julia.gpu-1-low", "julia.gpu-0.5-1g"]
 
 
 pieces = st.sampled_from(

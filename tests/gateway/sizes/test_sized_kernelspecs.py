@@ -101,6 +101,8 @@ def test_a_size_over_the_configured_largest_is_refused(write_kernelspec: WriteKe
 def test_an_unknown_base_is_named(a_manager: SizedKernelSpecManager) -> None:
     with pytest.raises(NoSuchBase, match="no kernelspec named 'fortran' is installed"):
         a_manager.get_kernel_spec("fortran.gpu-0.25")
+    with pytest.raises(NoSuchBase, match="no kernelspec named 'fortran' is installed"):
+        a_manager.get_kernel_spec("fortran.gpu-0.333")
 
 
 def test_a_plain_unknown_name_is_jupyters_own_error(a_manager: SizedKernelSpecManager) -> None:
