@@ -109,6 +109,8 @@ def host_copies_report(copies: HostCopiesStatus | None) -> HostCopies | None:
 
 def waiting_text(residency: ResidencyStatus | None) -> str | None:
     """Return a sentence for users that wait for the kernel's memory, or for its swap-out; None if none does."""
+    if residency is not None and residency.is_lost:
+        return residency.refusal
     waits = None if residency is None else residency.waits
     if waits is None:
         pending = None if residency is None else residency.swap_out_waits_for
@@ -135,6 +137,8 @@ def residency_text(known: KernelStatus) -> str:
     residency = known.residency
     if residency is None:
         return "–"
+    if residency.is_lost:
+        return "lost: restart the kernel"
     if residency.waits is not None:
         return "restoring" + (f" ({residency.waits.before} ahead)" if residency.waits.before else "")
     place = _place(residency, bool(known.pids))

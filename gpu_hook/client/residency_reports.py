@@ -56,6 +56,7 @@ class ResidencyStatus:
 
     ``state`` is a word of the table in docs/reference/kernel-life.md. ``mode_reason`` says why it
     can never be swapped; it is empty where it can. ``refusal`` says why its last swap failed.
+    ``is_lost``: its GPU memory never comes back, as ``refusal`` says.
     ``left_for`` says why it was last taken out, by a word of docs/reference/agent-protocol.md.
     ``swap_out_waits_for``: what a swap-out that a user requested waits for; None: none is to come.
     ``immovable_because``: why it cannot move to another device of its node; None: the agent moves none.
@@ -84,6 +85,7 @@ class ResidencyStatus:
     restore_seconds: float | None = None
     swap_out_waits_for: str | None = None
     immovable_because: str | None = None
+    is_lost: bool = False
 
     @property
     def obstacle(self) -> str:
@@ -203,6 +205,7 @@ def read_residency(report: Mapping[str, Any] | None) -> ResidencyStatus | None:
         restore_seconds=None if restore is None else float(restore),
         swap_out_waits_for=None if pending is None else str(pending),
         immovable_because=None if immovable is None else str(immovable),
+        is_lost=report.get("is_lost") is True,
         moving=None if moving is None else checked(Moving(int(moving["done_bytes"]), int(moving["total_bytes"]))),
     )
     return checked(made)

@@ -260,10 +260,7 @@ class LeaseKeeper:
             if record.stays_out and record.wants_since is not None:
                 waits[record.kernel.kernel_id] = Wait(record.kernel.kernel_id, record.why_kept_out, 1)
             elif record.is_postponed:
-                left = record.retry_at - now.monotonic
-                waits[record.kernel.kernel_id] = Wait(
-                    record.kernel.kernel_id, Reason.STUCK, 1, expected_seconds=max(0.0, left)
-                )
+                waits[record.kernel.kernel_id] = record.postponement(now.monotonic)
         self._answer_growth(views, waits, now.monotonic)
         self._waits = waits
         self._prepare(waits)

@@ -20,7 +20,7 @@ from jupyter_aliquot.gpu_hook.protocol.codec import ResidencyMode
 
 from .context_saves import Contexts
 from .turns import Turns
-from .views import ASKED_OUT_SECONDS, NEVER, Holding, KernelView, Out, Policy, Reason, State, Want
+from .views import ASKED_OUT_SECONDS, NEVER, Holding, KernelView, Out, Policy, Reason, State, Wait, Want
 
 log = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ class LeaseRecord:
         # the kernel that its contexts leave for, until when it stays out for that, and before when not again
         self.makes_way_for, self.makes_way_until, self.no_way_before = "", 0.0, 0.0
         self.is_beginning: State | None = None  # a decided move that its facts do not show yet
-        self.is_postponed = False  # a swap-in failed, and is tried again later
+        self.is_postponed = False  # a swap-in failed, and is tried again later, or never
         self.silent_since: float | None = None  # since when a process of it did not answer; None: all answer
         self._answer_seconds, self._known_since = answer_seconds, now
         self._patience = patience or Patience()
@@ -179,7 +179,8 @@ class LeaseRecord:
         self._note_lapsed(facts, now.monotonic)
         wanted = self.kernel.credit_queues.wanted_bytes
         want = self._want(state, bool(wanted), now.monotonic)
-        self.is_postponed = want is not Want.NONE and state is State.SWAPPED and self.retry_at > now.monotonic
+        is_late = self.retry_at > now.monotonic or facts.is_lost
+        self.is_postponed = want is not Want.NONE and state is State.SWAPPED and is_late
         if want is Want.NONE:
             self.wants_since = None
         elif self.wants_since is None:
@@ -301,6 +302,12 @@ class LeaseRecord:
         if self.is_kept_out:
             return Reason.COMPUTE
         return Reason.RELOCATING if self.is_relocating else Reason.QUEUE
+
+    def postponement(self, now: float) -> Wait:
+        """Return what a kernel waits for whose memory could not come back."""
+        if self.facts.is_lost:
+            return Wait(self.kernel.kernel_id, Reason.LOST, 1)
+        return Wait(self.kernel.kernel_id, Reason.REFUSED, 1, expected_seconds=max(0.0, self.retry_at - now))
 
     @property
     def is_out(self) -> bool:

@@ -47,6 +47,8 @@ class Reason(str, enum.Enum):
     COMPUTE = "compute"  # production works on its device, and could not be protected beside it
     EVICTED = "evicted"  # the gateway evicted it from its parts
     RELOCATING = "relocating"  # it is being moved to another device
+    REFUSED = "refused"  # its memory or its contexts could not come back, and are tried again
+    LOST = "lost"  # its contexts never come back
     # the room is held by a kernel that cannot leave, never does, or is silent; or the device is too
     # small
     STUCK = "stuck"

@@ -32,6 +32,8 @@ _WORDS = {
     Reason.COMPUTE: "production works on its device, and it could not be held back enough beside that",
     Reason.EVICTED: "it was evicted from its GPU, and waits until it has one again",
     Reason.RELOCATING: "it is being moved to another GPU of its node",
+    Reason.REFUSED: "its memory could not come back; the node agent tries again. If that lasts, restart the kernel",
+    Reason.LOST: "its GPU memory is lost. Restart the kernel",
     Reason.STUCK: "what holds the room cannot be moved, or does not answer",
 }
 
@@ -185,7 +187,7 @@ def describe_lease(
     waits = None
     if wait is not None:
         waits = {
-            "reason": _WORDS[wait.reason],
+            "reason": _reason_text(wait.reason, facts),
             "seconds": round(now.monotonic - since, 3),
             "position": wait.position,
             "before": len(wait.before),
@@ -202,6 +204,14 @@ def describe_lease(
         "restore_seconds": _restore_seconds(leases, kernel_id, wait),
         "waits": waits,
     }
+
+
+def _reason_text(reason: Reason, facts: ResidencyFacts) -> str:
+    """Return what a kernel waits for; with the driver's answer where its memory could not come back."""
+    refusal = "" if facts.refusal is None else facts.refusal.text
+    if reason is Reason.LOST and refusal:
+        return refusal
+    return f"{_WORDS[reason]} ({refusal})" if reason is Reason.REFUSED and refusal else _WORDS[reason]
 
 
 def _restore_seconds(leases: LeaseKeeper, kernel_id: str, wait: Wait | None) -> float | None:

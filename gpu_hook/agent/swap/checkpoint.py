@@ -183,8 +183,9 @@ class KernelCheckpoint:
             await self._tools.checkpointer.restore(pids, gpus)
         except CheckpointError as error:
             self.may_return = await self._tools.checkpointer.are_off(pids)
-            lost = "; its device state is lost: restart the kernel" if error.is_fatal else ""
-            return Event.FAILED, Move(MoveResult.FAILED, f"{error}{lost}")
+            if error.is_fatal:
+                return Event.FAILED, Move(MoveResult.LOST, f"its GPU memory is lost: {error}. Restart the kernel")
+            return Event.FAILED, Move(MoveResult.FAILED, str(error))
         if self.crossing is not None:
             self.crossing = None
             self._arrived()

@@ -44,6 +44,7 @@ class MoveResult(Enum):
     NO_ROOM = "no_room"  # swap-in: a device had less room than was promised
     REFUSED = "refused"  # impossible: its mode is off, its hook too old, a context lost
     FAILED = "failed"  # the driver failed
+    LOST = "lost"  # the driver has given a process up: it never comes back
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,12 @@ class ResidencyFacts:
         return not self.mode_reason
 
     @property
+    def is_lost(self) -> bool:
+        """Return whether its contexts never come back: the driver has given a process of it up."""
+        result = None if self.refusal is None else self.refusal.result
+        return self.state is KernelState.CHECKPOINTED and result is MoveResult.LOST
+
+    @property
     def swapped_bytes(self) -> int:
         return sum(device.swapped_bytes for device in self.devices)
 
@@ -196,6 +203,7 @@ def describe_residency(facts: ResidencyFacts, host_bytes: int, now: Moment) -> d
         "waited_seconds": round(facts.waited_seconds, 3),
         "silent_pids": list(facts.silent_pids),
         "refusal": None if refusal is None else refusal.text,
+        "is_lost": facts.is_lost,
         "moving": None if facts.moving is None else asdict(facts.moving),
         "last_out": _describe_move(facts.last_out),
         "last_in": _describe_move(facts.last_in),

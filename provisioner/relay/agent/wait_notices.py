@@ -26,6 +26,8 @@ _WORDS = {
     "busy": "those that hold it are busy",
     "host": "host memory for what would have to leave is full",
     "relocating": "this kernel is being moved to another GPU",
+    "refused": "it could not be restored, and is tried again; if that lasts, restart the kernel",
+    "lost": "it is lost; restart the kernel",
     "stuck": "what holds it cannot be moved out",
 }
 

@@ -85,6 +85,7 @@ def test_a_kernel_is_named_by_id_or_notebook(word: str, want: str) -> None:
             "restoring (2 ahead)",
         ),
         ({"state": "swapping_in", "mode": "vmm"}, "restoring"),
+        ({"state": "checkpointed", "mode": "vmm", "is_lost": True, "refusal": "r"}, "lost: restart the kernel"),
     ],
 )
 def test_where_memory_is_fits_a_cell_of_the_table(residency: Any, want: str) -> None:
@@ -94,6 +95,19 @@ def test_where_memory_is_fits_a_cell_of_the_table(residency: Any, want: str) -> 
 def test_a_swap_out_that_waits_is_told_in_the_kernels_reason() -> None:
     found = read_residency({"state": "resident", "mode": "vmm", "swap_out_waits_for": "host memory for its copy"})
     assert waiting_text(found) == "is to be swapped out: waits for host memory for its copy"
+
+
+@pytest.mark.parametrize("waits", [None, {"reason": "r", "seconds": 1}])
+def test_a_kernel_whose_memory_is_lost_tells_so_whether_a_cell_waits_or_not(waits: Any) -> None:
+    lost = {
+        "state": "checkpointed",
+        "mode": "vmm",
+        "is_lost": True,
+        "refusal": "its GPU memory is lost",
+        "waits": waits,
+    }
+    assert waiting_text(read_residency(lost)) == "its GPU memory is lost"
+    assert waiting_text(read_residency({**lost, "is_lost": False, "waits": None})) is None
 
 
 @pytest.mark.parametrize(("pids", "want"), [((), "starting"), ((7,), "on GPU")])

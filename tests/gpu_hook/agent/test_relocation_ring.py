@@ -339,6 +339,68 @@ def test_a_driver_that_refuses_the_map_leaves_the_kernel_where_it_was(a_ring: AR
     assert a_ring.outcome("a", 1) == ("done", ""), "it may be tried again"
 
 
+def waits_because(a_ring: ARing, name: str) -> str | None:
+    waits = a_ring.kernel(name)["residency"]["waits"]
+    return None if waits is None else str(waits["reason"])
+
+
+def test_a_kernel_that_the_driver_does_not_restore_tells_why_and_is_tried_again(a_ring: ARing) -> None:
+    a_ring.node.end(signal.SIGTERM)
+    refused = {"ALIQUOT_SOFTGPU_FAULTS": "cuCheckpointProcessRestore=1"}
+    a_ring.start(**refused)
+    a_ring.processes["a"].ask("fill")
+    a_ring.move("a", 1)
+    assert a_ring.outcome("a", 1)[0] == "failed"
+    told = a_ring.node.until(lambda: (told := waits_because(a_ring, "a")) and "could not come back" in told and told)
+    for part in ("tries again", "restart the kernel", "to restore process", "invalid value"):
+        assert part in told
+    assert not a_ring.kernel("a")["residency"]["is_lost"]
+    a_ring.node.end(signal.SIGTERM)
+    a_ring.start()
+    assert a_ring.looks("a") == ("True", bare(a_ring.uuid(0)))
+
+
+def fill_up(a_ring: ARing, index: int) -> AProcess:
+    """Take all memory of a device by a process without the hook."""
+    environment = a_ring.grants["a"]["env"]
+    plain = {"env": {"LD_LIBRARY_PATH_PREPEND": str(Path(environment["ALIQUOT_REAL_CUDA"]).parent)}}
+    a_ring.processes["outsider"] = outsider = AProcess(
+        a_ring.program,
+        plain,
+        ALIQUOT_SOFTGPU_STATE=environment["ALIQUOT_SOFTGPU_STATE"],
+        CUDA_VISIBLE_DEVICES=a_ring.uuid(index),
+    )
+    assert outsider.ask("fill") == "full"
+    size = 512 * MIB
+    while size > 4096:
+        size = size if outsider.ask(f"take {size}") == "0" else size // 2
+    return outsider
+
+
+def test_a_kernel_that_the_driver_gives_up_is_told_as_lost(a_ring: ARing) -> None:
+    """The driver finds no room in the middle of a restore: the process never comes back."""
+    hold = a_ring.restart_held("cuCheckpointProcessRestore")
+    a_ring.processes["a"].ask("fill")
+    a_ring.move("a", 1)
+    a_ring.is_in("a", "restoring")
+    outsider = fill_up(a_ring, 1)
+    hold.unlink()
+    state, reason = a_ring.outcome("a", 1)
+    assert (state, reason.startswith("its GPU memory is lost: "), reason.endswith(". Restart the kernel")) == (
+        "failed",
+        True,
+        True,
+    ), reason
+    outsider.close()
+    assert a_ring.holder.ask("wake", kernel_id="a")["ok"]
+    assert a_ring.node.until(lambda: waits_because(a_ring, "a")) == reason
+    residency = a_ring.kernel("a")["residency"]
+    assert (residency["state"], residency["is_lost"], residency["refusal"]) == ("checkpointed", True, reason)
+    assert residency["waits"]["expected_seconds"] is None
+    a_ring.processes["a"].close()
+    a_ring.node.until(lambda: not a_ring.kernel("a")["residency"]["is_lost"] or None, 30)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
 def test_the_next_agent_ends_a_move_that_the_last_one_had_begun(a_ring: ARing, number: int) -> None:
     """The restore hangs until the agent is gone: the kernel is saved, and its journal names its new GPU."""

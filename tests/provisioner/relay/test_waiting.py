@@ -35,6 +35,17 @@ def test_a_cell_is_told_once_after_a_second_why_and_how_long() -> None:
     assert lines(notices, 11.5) == []
 
 
+def test_a_cell_of_a_kernel_that_does_not_come_back_is_told_what_to_do() -> None:
+    for reason, want in (
+        ("lost", "[Aliquot: waiting for GPU memory: it is lost; restart the kernel]"),
+        ("refused", "it could not be restored, and is tried again; if that lasts, restart the kernel; about 4 s]"),
+    ):
+        notices = WaitingNotices()
+        notices.heard(waits(0.0, reason=reason, expected_seconds=4.0 if reason == "refused" else None), 10.0)
+        ((_, text),) = lines(notices, 11.0)
+        assert text.endswith(want), text
+
+
 def test_a_wait_is_a_cells_own_from_its_beginning_on() -> None:
     notices = WaitingNotices()
     notices.heard(waits(60.0), 100.0)
