@@ -25,6 +25,10 @@ class Entrance:
         """Make its file, and the folder. Raises OSError."""
         folder.mkdir(exist_ok=True)
         self._file, self._mark = folder / _FILE, folder / _MARK
+        self.make()
+
+    def make(self) -> None:
+        """Make its file where there is none. Raises OSError."""
         descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, _READABLE)
         try:
             os.fchmod(descriptor, _READABLE)

@@ -194,11 +194,12 @@ class Relocations:
             self._look_at_leaving(move, record)
 
     def _look_at_leaving(self, move: _Relocation, record: LeaseRecord) -> None:
-        state, pid = move.kernel.residency.state, _find_entering(move.kernel)
+        state, (pid, why_untold) = move.kernel.residency.state, _find_entering(move.kernel)
         is_empty = state is KernelState.STARTING and not move.kernel.processes_on_devices
         if record.is_beginning is not None and not is_empty:
             return
-        if why := self._why_lost(move) or self._why_unhooked(move) or _why_it_stays(move, record, pid):
+        why_gone = self._why_lost(move) or self._why_unhooked(move)
+        if why := why_gone or why_untold or _why_it_stays(move, record, pid):
             self._fail(move, record, why)
         elif pid is not None:
             pass  # on the device that it leaves; others wait until the move ended
@@ -296,13 +297,21 @@ def is_overdue(began: float, step: float, now: float) -> bool:
     return now - max(began, step) >= PATIENCE_SECONDS
 
 
-def _find_entering(kernel: Kernel) -> int | None:
-    """Return the pid of a process of the kernel that begins CUDA now; one that cannot be found may be there."""
+def _find_entering(kernel: Kernel) -> tuple[int | None, str]:
+    """Return the pid of a process of the kernel that begins CUDA now, and why none can be found; empty: one can.
+
+    Where the file is gone, processes may be inside without a lock: they are through before the next move.
+    """
     try:
-        return kernel.entrance.find_inside()
+        return kernel.entrance.find_inside(), ""
     except OSError as error:
         log.error("event=entrance_unreadable kernel=%s error=%r", kernel.kernel_id, str(error))
-        return 0
+        why = f"the node agent cannot tell whether a process of it begins CUDA: {error.strerror}: {error.filename}"
+    try:
+        kernel.entrance.make()
+    except OSError:
+        return None, why
+    return None, f"{why}. It has made that file again: try once more"
 
 
 def _let_in(kernel: Kernel) -> None:

@@ -123,6 +123,31 @@ def test_a_move_to_a_device_that_is_lost_meanwhile_is_called_off(moving: Moving,
     assert moving.node.kernel("k")["devices"][0]["index"] == 0
 
 
+def test_a_kernel_whose_entrance_was_removed_stays_and_says_so_at_once(moving: Moving) -> None:
+    entrance = moving.folder / "entrance"
+    entrance.unlink()
+    moving.begin()
+    state, reason = moving.ended()
+    assert (state, moving.reserved) == ("failed", [50, 0])
+    assert reason == (
+        "the node agent cannot tell whether a process of it begins CUDA: No such file or directory: "
+        f"{entrance}. It has made that file again: try once more"
+    )
+    moving.begin()
+    assert (moving.ended(), moving.reserved) == (("done", ""), [0, 50])
+
+
+def test_a_kernel_whose_entrance_cannot_be_made_again_says_so(moving: Moving) -> None:
+    entrance = moving.folder / "entrance"
+    entrance.unlink()
+    entrance.mkdir()
+    moving.begin()
+    assert moving.ended() == (
+        "failed",
+        f"the node agent cannot tell whether a process of it begins CUDA: Is a directory: {entrance}",
+    )
+
+
 def test_a_moves_time_begins_again_with_each_step() -> None:
     assert is_overdue(began=10.0, step=0.0, now=10.0 + PATIENCE_SECONDS)
     assert not is_overdue(began=10.0, step=20.0, now=10.0 + PATIENCE_SECONDS)
