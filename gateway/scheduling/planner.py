@@ -40,7 +40,7 @@ from .resize import needs_capacity
 from .serving.alike import Alike, AlikeRequests, Blocked, Claim
 from .serving.order import queue_order
 from .serving.reasons import Reasons, cordon_reason
-from .wait_reason import WaitReason, lacking
+from .wait_reason import WaitReason
 
 # A request, how its memory may leave its devices, its models, whether its devices are to be in one domain, its load.
 Size = tuple[Request, str, tuple[str, ...], bool, "Neighbor | None"]
@@ -321,9 +321,9 @@ class Serving:
         elif not self._is_closed and self._reclaims(entry):
             self._wait(entry)
         elif entry.deadline is not None and self._now >= entry.deadline:
-            capacity = self.capacity.under(self.overcommit_of(entry))
-            why = lacking(capacity, entry.request, entry.held, entry.wish, entry.newcomer)
-            self.refusals.append(Refuse(entry.kernel_id, self._waited_too_long(entry, why)))
+            if isinstance(placed, Shortage):
+                self.shortages[entry.kernel_id] = placed
+            self.refusals.append(Refuse(entry.kernel_id, self._waited_too_long(entry, Reasons(self).of(entry))))
         else:
             self._block(entry, placed, kind)
 

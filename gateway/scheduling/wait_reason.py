@@ -41,6 +41,8 @@ class WaitCode(str, Enum):
 
 
 _DEVICE_LACKS = (WaitCode.GPU, WaitCode.GPU_MEMORY)
+# No device has room, whatever else a request lacks.
+FULL = (*_DEVICE_LACKS, WaitCode.HOST_MEMORY)
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,17 @@ def agent_unavailable(request: Request, detail: str) -> WaitReason:
 def team_quota(request: Request, detail: str) -> WaitReason:
     """The reason of a request whose team may take no more now."""
     return replace(_asked(WaitCode.TEAM_QUOTA, request), detail=detail)
+
+
+def full_and_over_quota(lacks: WaitReason, clause: str, *, is_limited: bool) -> WaitReason:
+    """The reason of a request that lacks room on devices, and is beyond its team's quota.
+
+    ``is_limited``: its team may not borrow so much, so that room on a device would not help.
+    """
+    detail = f"{lacks.detail}, and {clause}"
+    if is_limited:
+        return replace(lacks, code=WaitCode.TEAM_QUOTA, detail=f"{lacks._free()}{detail}")
+    return replace(lacks, detail=detail)
 
 
 def apart(request: Request, seconds: float) -> WaitReason:

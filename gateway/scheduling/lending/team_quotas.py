@@ -63,7 +63,9 @@ class Shortage:
     """A team's quota that lacks for a request: of one model, in hundredths.
 
     ``available`` is what the team may take now; ``quota`` what it is owed, ``held`` what it holds.
-    ``ahead`` is what it could take as well, were it not set aside for requests ahead.
+    ``ahead`` is what it could take as well, were it not set aside for requests ahead. It ``is_limited``
+    where the team may not take so much however little others hold; it ``is_over`` where the request is
+    beyond its quota.
     """
 
     team: str
@@ -72,15 +74,31 @@ class Shortage:
     quota: int
     held: int
     ahead: int = 0
+    is_limited: bool = False
+    is_over: bool = False
+
+    @property
+    def over_clause(self) -> str:
+        """A clause about the quota of a team for whose request no device has room either."""
+        if not self.is_limited:
+            return self._held
+        return f"{self._held}, and may take {f'only {GpuShare(self.available)}' if self.available > 0 else 'no'} more"
 
     @property
     def clause(self) -> str:
         """A clause: the GPUs that the team holds, those set aside for requests ahead, and those left for it."""
-        kind = "" if self.model == ANY_MODEL else f" {self.model}"
-        held = f"the team {self.team} holds {GpuShare(self.held)} of its quota of {GpuShare(self.quota)}{kind} GPU"
         ahead = f", {GpuShare(self.ahead)} is set aside for requests ahead" if self.ahead > 0 else ""
-        left = f"only {GpuShare(self.available)}{kind}" if self.available > 0 else f"no{kind}"
-        return f"{held}{ahead}, and {left} GPU is free for it to take"
+        left = f"only {GpuShare(self.available)}{self._kind}" if self.available > 0 else f"no{self._kind}"
+        return f"{self._held}{ahead}, and {left} GPU is free for it to take"
+
+    @property
+    def _kind(self) -> str:
+        return "" if self.model == ANY_MODEL else f" {self.model}"
+
+    @property
+    def _held(self) -> str:
+        quota = f"{GpuShare(self.quota)}{self._kind} GPU"
+        return f"the team {self.team} holds {GpuShare(self.held)} of its quota of {quota}"
 
 
 @dataclass(frozen=True)
@@ -261,6 +279,15 @@ class TeamQuotas:
         """Return the models of which the team may take what the request needs, in the order to try them."""
         return [model for model in self.models_for(claimant) if not self._lacks(claimant, model)]
 
+    def names_of_others(self, claimant: Claimant, models: Iterable[str]) -> tuple[str, ...]:
+        """Return the names of the devices that a request takes but for these models."""
+        names = (
+            self.names[uuid]
+            for uuid, model in self.models.items()
+            if model not in models and model in self._models_wished(claimant.models)
+        )
+        return tuple(dict.fromkeys(names))
+
     def _devices_of_others(self, model: str) -> frozenset[str]:
         """Return the devices of all models but this one."""
         if model not in self._others:
@@ -272,12 +299,21 @@ class TeamQuotas:
         models = self.models_for(claimant)
         if not all(self._lacks(claimant, model) for model in models):
             return None
-        return self._shortage(claimant, models[0]) if models else None
+        return self.shortage_of(claimant, models[0]) if models else None
 
-    def _shortage(self, claimant: Claimant, model: str) -> Shortage:
+    def shortage_of(self, claimant: Claimant, model: str) -> Shortage:
+        """Return what the team holds and may take of a model, for a request that lacks quota of it."""
         team = self.team_of(claimant.owner, claimant.groups)
         quota, held = self.tree.quota(team, model), self.tree.used(team, model)
-        return Shortage(team, model, max(0, self.available(claimant, model)), quota, held)
+        return Shortage(
+            team,
+            model,
+            max(0, self.available(claimant, model)),
+            quota,
+            held,
+            is_limited=self.most(claimant, model) - held < claimant.more,
+            is_over=held + claimant.more > quota,
+        )
 
     def _lacks(self, claimant: Claimant, model: str) -> bool:
         """Return whether the team may not take so much of this model now.

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jupyter_aliquot.gateway.scheduling.wait_reason import (
+    FULL,
     WaitReason,
     apart,
     cordoned,
     evicted,
     evicting,
+    full_and_over_quota,
     lacking,
     replaced_kernel,
     team_quota,
@@ -35,7 +38,7 @@ class Reasons:
         self._served = served
         self._promised = frozenset(served.preempting)
         self._evicting = frozenset(one.wanted_by for one in served.evictions)
-        self._found: dict[tuple[Size, Held | None, float], WaitReason] = {}
+        self._found: dict[tuple[Size, Held | None, float, tuple[str, ...]], WaitReason] = {}
         self._alike: dict[Alike, WaitReason] = {}
 
     def all(self) -> list[WaitReason]:
@@ -50,6 +53,10 @@ class Reasons:
             found.append(reason)
         return found
 
+    def of(self, entry: Pending) -> WaitReason:
+        """Return the reason of one request."""
+        return self._worded(entry)
+
     def _worded(self, entry: Pending) -> WaitReason:
         found, models = self._of(entry), entry.wish.text
         return found if found.models == models else replace(found, models=models)
@@ -62,27 +69,71 @@ class Reasons:
         if entry.kernel_id in self._evicting:
             return evicting(entry.request)
         if entry.kernel_id in self._served.shortages:
-            return team_quota(entry.request, self._shortage(entry).clause)
+            return self._of_quota(entry)
         if entry.returns_to is not None:
             return evicted(entry.request)
         if entry.is_together and self._fits_apart(entry):
             return apart(entry.request, self._served.locality_seconds)
-        overcommit = self._served.overcommit_of(entry)
-        size = (entry.size, entry.held, overcommit)
+        return self._of_devices(entry, self._barred(entry))
+
+    def _of_devices(self, entry: Pending, barred: tuple[str, ...]) -> WaitReason:
+        """Return what the devices lack, of which the team may take none of the models in *barred*."""
+        lacks = self._lacking(entry, barred)
+        if barred and lacks.code in FULL and self._lacking(entry).code not in FULL:
+            return replace(lacks, detail=f"{lacks.detail}; {self._shortage(entry, barred[0]).clause}")
+        return lacks
+
+    def _of_quota(self, entry: Pending) -> WaitReason:
+        """Return the reason of a request that its team's quota does not allow: that, the devices, or both."""
+        short, barred = self._shortage(entry, self._served.shortages[entry.kernel_id].model), self._limited(entry)
+        if barred and short.model in barred:
+            (model, *_) = (one for one in self._models(entry) if one not in barred)
+            short = self._shortage(entry, model)
+        lacks = self._of_devices(entry, barred)
+        if lacks.code not in FULL or entry.returns_to is not None:
+            return team_quota(entry.request, short.clause)
+        if short.is_over or short.is_limited:
+            return full_and_over_quota(lacks, short.over_clause, is_limited=short.is_limited)
+        return lacks
+
+    def _lacking(self, entry: Pending, barred: tuple[str, ...] = ()) -> WaitReason:
+        """Return what the devices lack, without those of the models in *barred*."""
+        overcommit, wish = self._served.overcommit_of(entry), entry.wish
+        if barred and self._served.granted is not None:
+            wish = replace(wish, models=self._served.granted.names_of_others(entry.claimant, barred))
+        size = (entry.size, entry.held, overcommit, wish.models)
         if size not in self._found:
-            asked = (entry.request, entry.held, entry.wish, entry.newcomer)
+            asked = (entry.request, entry.held, wish, entry.newcomer)
             self._found[size] = lacking(self._capacity.under(overcommit), *asked)
         return self._found[size]
 
-    def _shortage(self, entry: Pending) -> Shortage:
+    def _models(self, entry: Pending) -> Sequence[str]:
+        granted = self._served.granted
+        return () if granted is None or entry.devices is not None else granted.models_for(entry.claimant)
+
+    def _barred(self, entry: Pending) -> tuple[str, ...]:
+        """Return the models of which its team may take no more now, where it may of others that the request takes."""
+        if len(models := self._models(entry)) < 2 or self._served.granted is None:
+            return ()
+        allowed = self._served.granted.allowed(entry.claimant)
+        return tuple(one for one in models if one not in allowed) if allowed else ()
+
+    def _limited(self, entry: Pending) -> tuple[str, ...]:
+        """Return the models of which its team may never take so much, where it may of others that the request takes."""
+        if len(models := self._models(entry)) < 2:
+            return ()
+        limited = tuple(one for one in models if self._shortage(entry, one).is_limited)
+        return limited if len(limited) < len(models) else ()
+
+    def _shortage(self, entry: Pending, model: str) -> Shortage:
         """Return the quota that lacks, with what kernels hold apart from what requests ahead wait for."""
-        found, granted = self._served.shortages[entry.kernel_id], self._served.granted
+        granted = self._served.granted
         if granted is None:
-            return found
-        without_ahead = max(0, granted.available(entry.claimant, found.model))
-        available = min(found.available, without_ahead)  # a later request may have got some of it
-        held = granted.tree.used(found.team, found.model)
-        return replace(found, held=held, available=available, ahead=without_ahead - available)
+            return self._served.shortages[entry.kernel_id]
+        found = granted.shortage_of(entry.claimant, model)
+        at_last = self._served.shortages.get(entry.kernel_id, found)
+        available = min(at_last.available, found.available)  # a later request may have got some of it
+        return replace(found, available=available, ahead=found.available - available)
 
     def _fits_apart(self, entry: Pending) -> bool:
         capacity = replace(self._capacity, closed=frozenset()).under(self._served.overcommit_of(entry))

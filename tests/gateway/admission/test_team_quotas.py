@@ -79,7 +79,61 @@ def test_a_team_at_its_limit_waits_and_holds_up_no_other_team() -> None:
     assert admitted(planned) == ["y"]
     assert planned.waiting[0].reason.code is WaitCode.TEAM_QUOTA
     assert planned.waiting[0].reason.sentence == (
+        "Needs 0.5 GPU; 0.25 GPU is free on gpu1, and the team a holds 1.25 of its quota of 1 GPU, and may take only "
+        "0.25 more"
+    )
+    alone = plan(runs(a_node(text=text), "k", "ann", 125), [asks("x", "ann", 50)], 1.0).waiting[0].reason
+    assert alone.code is WaitCode.TEAM_QUOTA
+    assert alone.sentence == (
         "Needs 0.5 GPU; the team a holds 1.25 of its quota of 1 GPU, and only 0.25 GPU is free for it to take"
+    )
+
+
+FIXED = TWO.replace("nominalQuota: 1", "nominalQuota: 1, borrowingLimit: 0")
+
+
+@pytest.mark.parametrize(
+    ("text", "running", "code", "why"),
+    [
+        # The quota is full, and a GPU is free.
+        (FIXED, {"ann": 100}, WaitCode.TEAM_QUOTA, "the team a holds 1 of its quota of 1 GPU, and no GPU is free for"),
+        # The quota is free, and the GPUs are full.
+        (TWO.replace("Quota: 1", "Quota: 2", 1), {"ann": 100, "bob": 100}, WaitCode.GPU, "none is free"),
+        # Both are full, and the team could borrow, or not.
+        (TWO, {"ann": 100, "bob": 100}, WaitCode.GPU, "none is free, and the team a holds 1 of its quota of 1 GPU"),
+        (
+            FIXED,
+            {"ann": 100, "bob": 100},
+            WaitCode.TEAM_QUOTA,
+            "none is free, and the team a holds 1 of its quota of 1 GPU, and may take no more",
+        ),
+    ],
+)
+def test_a_request_waits_for_its_quota_for_the_gpus_or_for_both(
+    text: str, running: dict[str, int], code: WaitCode, why: str
+) -> None:
+    held = a_node(text=text)
+    for owner, hundredths in running.items():
+        held = runs(held, f"k-{owner}", owner, hundredths)
+    (wait,) = plan(held, [asks("x", "ann", 100)], 1.0).waiting
+    assert (wait.reason.code, wait.reason.sentence.partition("; ")[2][: len(why)]) == (code, why)
+    late = replace(asks("x", "ann", 100), deadline=1.0)
+    (refused,) = plan(held, [late], 1.0).refusals
+    assert f"{wait.reason.sentence}. The request waited 0 s" in str(refused.error)
+
+
+def test_a_model_that_is_free_and_beyond_the_quota_is_told_beside_one_that_is_full() -> None:
+    text = "teams:\n  a: {users: [ann], nominalQuota: {H200: 1, A100: 0}, borrowingLimit: {H200: 1, A100: 0}}\n"
+    text += "  b: {users: [bob], nominalQuota: {H200: 0, A100: 1}}\n"
+    node = a_node(text=text, names=("NVIDIA A100-SXM4", "NVIDIA H200"))
+    held = runs(replace(node, node=replace(node.node, devices=node.node.devices[1:])), "k", "bob", 100)
+    held = replace(held, node=replace(node.node, devices=(node.node.devices[0], *held.node.devices)))
+    held = replace(held, holdings={"k": replace(held.holdings["k"], stays_because="it shares memory")})
+    (wait,) = plan(held, [asks("x", "ann", 100)], 1.0).waiting
+    assert wait.reason.code is WaitCode.GPU
+    assert wait.reason.sentence == (
+        "Needs 1 GPU; none is free; the team a holds 0 of its quota of 0 A100 GPU, and no A100 GPU is free for it to "
+        "take"
     )
 
 
@@ -97,18 +151,25 @@ def test_a_quota_is_taken_back_from_normal_kernels_too_where_low_priority_alone_
     assert leaving(plan(low, [asks("owed", "ann", 100)], 1.0)) == ["low"], "low priority goes first"
 
 
-@pytest.mark.parametrize(("last", "left"), [(40, "only 0.2 GPU"), (60, "no GPU")])
-def test_a_team_is_told_what_is_set_aside_for_requests_ahead(last: int, left: str) -> None:
+@pytest.mark.parametrize(
+    ("last", "why"),
+    [
+        (
+            40,
+            "the team c holds 1 of its quota of 2 GPU, 1 is set aside for requests ahead, and only 0.2 GPU is free for "
+            "it to take",
+        ),
+        (60, "0.4 GPU is free on gpu3"),
+    ],
+)
+def test_a_team_is_told_what_is_set_aside_for_requests_ahead(last: int, why: str) -> None:
     """No device is free for the whole GPU that the first request waits for."""
     text = "teams:\n  c: {users: [cy], nominalQuota: 2}\n  b: {users: [bob], nominalQuota: 2}\n"
     held = runs(a_node(4, text), "k", "cy", 100)
     for kernel_id, size in (("k1", 70), ("k2", 70), ("k3", last)):
         held = runs(held, kernel_id, "bob", size)
     waiting = plan(held, [asks("ahead", "cy", 100), asks("more", "cy", 50, since=2.0)], 9.0).waiting
-    assert waiting[1].reason.sentence == (
-        "Needs 0.5 GPU; the team c holds 1 of its quota of 2 GPU, 1 is set aside for requests ahead, and "
-        f"{left} is free for it to take"
-    )
+    assert waiting[1].reason.sentence == f"Needs 0.5 GPU; {why}"
 
 
 def test_a_request_beyond_what_its_team_may_ever_hold_is_refused() -> None:
@@ -132,7 +193,7 @@ def test_a_team_that_was_removed_keeps_what_it_holds_until_others_are_owed_it() 
     planned = plan(without, [asks("more", "ann", 10), asks("owed", "bob", 50)], 1.0)
     assert (admitted(planned), leaving(planned)) == ([], [])
     assert "no team of the quota file has the user ann" in str(planned.refusals[0].error)
-    assert reasons(planned) == {"owed": WaitCode.TEAM_QUOTA}, "the one that is left borrows nothing either"
+    assert reasons(planned) == {"owed": WaitCode.GPU}, "the one that is left borrows nothing either"
     ended = without.without("k1")
     assert admitted(plan(ended, [asks("owed", "bob", 50)], 1.0)) == ["owed"], "it is there to borrow"
 
