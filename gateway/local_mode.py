@@ -251,6 +251,7 @@ def make_moves(services: Services) -> Defragmentation:
         move,
         partial(tell_move, services.audit),
         services.labels,
+        services.memory.lead,
     )
     return Defragmentation(sources, services.clock, services.log)
 

@@ -17,6 +17,7 @@ from jupyter_aliquot.gpu_hook.placement.placement import (
     DeviceState,
     Part,
     Refusal,
+    format_bytes,
     format_gpus,
     place,
 )
@@ -142,6 +143,12 @@ def fits(node: NodeGpus, wanted: Wanted) -> bool:
     return not isinstance(placed, Refusal)
 
 
+def could_ever_fit(node: NodeGpus, wanted: Wanted) -> bool:
+    """Return whether the size would fit on the node without kernels, and with all its GPUs open."""
+    gpus = tuple(replace(gpu, reserved=Reserved(), is_closed=False) for gpu in node.gpus)
+    return fits(replace(node, gpus=gpus), wanted)
+
+
 def plan_for_size(nodes: Sequence[NodeGpus], wanted: Wanted) -> MovePlan:
     """Return the smallest plan after which the size fits on one of the nodes, or why there is none."""
     ready = [node.name for node in nodes if fits(node, wanted)]
@@ -239,7 +246,21 @@ class _Search:
                     why = f"none of the first {MOST_ARRANGEMENTS} arrangements of its kernels makes room"
                     return MovePlan(self._node.name, reason=why)
                 self._push(heap, looked, now, (*moves, step))
-        return MovePlan(self._node.name, reason="no order of moves makes room")
+        return MovePlan(self._node.name, reason=self._why_none())
+
+    def _why_none(self) -> str:
+        """Return the reason after all orders of moves were looked at: the room that moves could use."""
+        free = [
+            f"{format_gpus(hundredths)} and {format_bytes(amount)} of gpu{gpu.index}"
+            for gpu in self._node.gpus
+            if not gpu.is_closed
+            for hundredths, amount in [_state(gpu, self._node.rule, "production").backed]
+        ]
+        limit = ", whatever the overcommit" if self._node.rule.most > 1 else ""
+        return (
+            "no order of moves makes room. A kernel moves only to room that no other kernel has, on a GPU of its "
+            f"model{limit}; there is {', '.join(free)}"
+        )
 
     def _push(
         self, heap: list[tuple[_Cost, int, tuple[Move, ...]]], number: int, before: NodeGpus, moves: tuple[Move, ...]

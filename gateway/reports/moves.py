@@ -51,12 +51,17 @@ class WantedSize(TypedDict):
 
 
 class MoveRun(TypedDict):
-    """The last run of a plan. ``state`` is running or over."""
+    """The last run of a plan. ``state`` is running or over.
+
+    ``digest`` is the plan's name. ``reason`` is why it ended before its last move; None: it did not.
+    """
 
     state: str
     by: str
     since: str
     node: str
+    digest: str
+    reason: str | None
     moves: list[PlannedMove]
 
 

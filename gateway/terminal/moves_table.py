@@ -35,8 +35,11 @@ def moves_table(report: Report, options: str = "") -> RenderableType:
 
 
 def run_table(run: Report) -> RenderableType:
-    """Draw how each move of a run went."""
-    return Group(Text(printable(f"Moves on {run['node']}, by {run['by']}:")), _table(run["moves"], "outcome"))
+    """Draw how each move of a run went, and why it ended early."""
+    plan = f" of the plan {run['digest']}" if run.get("digest") else ""  # an earlier gateway does not name it
+    lines = [Text(printable(f"Moves on {run['node']}{plan}, by {run['by']}:"))]
+    end = [Text(printable(f"The run ended early: {run['reason']}."))] if run.get("reason") else []
+    return Group(*lines, _table(run["moves"], "outcome"), *end)
 
 
 def _head(report: Report) -> str:

@@ -163,7 +163,11 @@ def test_a_plan_is_shown_and_run_by_the_command(
     assert is_whole(halves, "first")
     assert "fits on" in command("--size", "1")[1]
     assert "No moves make room" in command("--size", "2")[1]
-    for words, want_code, want in ((("--size", "huge"), 2, "huge"), (("--node", "nowhere"), 1, "the nodes are")):
+    for words, want_code, want in (
+        (("--size", "huge"), 2, "huge"),
+        (("--node", "nowhere"), 1, "the nodes are"),
+        (("--size", "8"), 1, "2 GPUs of"),
+    ):
         code, text = command(*words)
         assert (code, want in text) == (want_code, True), text
 

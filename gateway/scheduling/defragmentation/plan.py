@@ -12,6 +12,7 @@ from jupyter_aliquot.gateway.planning.moves import (
     MovePlan,
     NodeGpus,
     Wanted,
+    could_ever_fit,
     plan_for_size,
     plan_to_pack,
 )
@@ -62,11 +63,20 @@ def make_plan(nodes: Sequence[NodeGpus], size: Size | None) -> ShownPlan:
     if size is None:
         plan = _pack(nodes)
     else:
-        request = size.request
-        limit = None if request.memory_limit is None else int(request.memory_limit)
-        wanted = Wanted(request.gpus.hundredths, limit, request.workload_class.value, request.residency)
-        plan = plan_for_size([_of_models(node, size.models) for node in nodes], wanted)
+        plan = plan_for_size([_of_models(node, size.models) for node in nodes], _wanted(size.request))
     return ShownPlan(size, plan, by_name.get(plan.node), tuple(nodes))
+
+
+def find_too_small(nodes: Sequence[NodeGpus], size: Size) -> NodeGpus | None:
+    """Return the largest node, where the size fits on none, whatever kernels run; None: it may fit on one."""
+    if any(could_ever_fit(node, _wanted(size.request)) for node in nodes):
+        return None
+    return max(nodes, key=lambda node: (len(node.gpus), *sorted(gpu.memory_bytes for gpu in node.gpus)), default=None)
+
+
+def _wanted(request: Request) -> Wanted:
+    limit = None if request.memory_limit is None else int(request.memory_limit)
+    return Wanted(request.gpus.hundredths, limit, request.workload_class.value, request.residency)
 
 
 def _pack(nodes: Sequence[NodeGpus]) -> MovePlan:

@@ -1,7 +1,7 @@
 """Plans of moves for handlers: what a plan would be now, and the run of one that was shown.
 
 It runs one plan at a time, and one move of it at a time. A move that fails ends the run: the moves
-after it count on its room.
+after it count on its room. So does the loss of the lead: the next replica knows nothing of the run.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jupyter_aliquot.gateway.base.clock import Clock, iso_moment
+from jupyter_aliquot.gateway.base.lead import ALONE, CUT_OFF, Lead, lead_error
 from jupyter_aliquot.gateway.planning.moves import Move, NodeGpus
 from jupyter_aliquot.gateway.reports.moves import MovedGpu, MovePlan, MoveRun, PlannedMove, StayingKernel, WantedSize
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 from jupyter_aliquot.gateway.sizes.grammar import parse_size, size_suffix
 from jupyter_aliquot.gpu_hook.client.reports import NodeStatus
-from jupyter_aliquot.gpu_hook.placement.placement import WHOLE
+from jupyter_aliquot.gpu_hook.placement.placement import WHOLE, format_bytes, format_gpus
 from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.errors import AliquotError, GrantError, RequestError, SizeNameError
 from jupyter_aliquot.provisioner.resources import Request
 
-from .plan import ShownPlan, Size, make_plan
+from .plan import ShownPlan, Size, find_too_small, make_plan
 from .state import open_nodes, owners
 
 _SIZE_MARK = "gpu-"
@@ -44,6 +45,7 @@ class MoveSources:
     move: Callable[[str, str], Awaitable[object]]
     tell: Callable[[str, str, str], None]
     labels: Callable[[], Mapping[str, str]] = dict
+    lead: Lead = ALONE
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,23 @@ class _Run:
     by: str
     since: float
     node: str
+    digest: str
     moves: tuple[PlannedMove, ...]
     is_over: bool = False
+    reason: str = ""  # why it ended before its end
 
     def with_outcome(self, place: int, outcome: str, reason: str = "") -> _Run:
         moves = list(self.moves)
         moves[place] = {**moves[place], "outcome": outcome, "reason": reason or None}
         return replace(self, moves=tuple(moves))
+
+    def ended(self, reason: str) -> _Run:
+        """Return it at its end; the moves that had not begun are dropped for the reason."""
+        run = self
+        for place, told in enumerate(self.moves):
+            if told["outcome"] == "planned":
+                run = run.with_outcome(place, "dropped", reason)
+        return replace(run, is_over=True, reason=reason)
 
     def report(self) -> MoveRun:
         return {
@@ -65,6 +77,8 @@ class _Run:
             "by": self.by,
             "since": iso_moment(self.since),
             "node": self.node,
+            "digest": self.digest,
+            "reason": self.reason or None,
             "moves": list(self.moves),
         }
 
@@ -103,7 +117,12 @@ class Defragmentation:
         }
 
     async def begin(self, digest: str, by: str, size: str = "", node: str = "") -> None:
-        """Begin the plan that has this digest. Raises GrantError where none has it now, and what `report` raises."""
+        """Begin the plan that has this digest. Raises GrantError where none has it now, and what `report` raises.
+
+        Raises EngineUnavailableError while another replica may lead.
+        """
+        if not self._sources.lead.is_current():
+            raise lead_error("a run of moves")
         shown = await self._plan(size, node)
         if self._task is not None and not self._task.done():
             raise GrantError("Another plan of moves runs. Look at it, and plan again when it is over")
@@ -111,7 +130,7 @@ class Defragmentation:
             why = f"the plan is {shown.digest} now" if shown.digest else shown.plan.reason or "no move is needed"
             raise GrantError(f"The plan {digest[:20]} is not made any more: {why}. Nothing moved; look at it again")
         moves = tuple(_move_reports(shown, owners(self._sources.admission().ledger, self._sources.labels())))
-        self._run = _Run(by, self._clock.wall(), shown.node.name, moves)
+        self._run = _Run(by, self._clock.wall(), shown.node.name, digest, moves)
         self._task = asyncio.create_task(self._move_all(shown.plan.moves), name="aliquot-moves")
 
     async def stop(self) -> None:
@@ -124,6 +143,8 @@ class Defragmentation:
         admission = self._sources.admission()
         nodes = open_nodes(admission.ledger, self._sources.statuses(), node)
         wanted = self._read(size) if size else _head(admission)
+        if size and wanted is not None and (largest := find_too_small(nodes, wanted)) is not None:
+            raise RequestError(_too_small_text(wanted, largest))
         return await asyncio.to_thread(make_plan, nodes, wanted)
 
     def _read(self, size: str) -> Size:
@@ -135,9 +156,13 @@ class Defragmentation:
         return Size(replace(request, residency=self._sources.residency_of(request)))
 
     async def _move_all(self, moves: Sequence[Move]) -> None:
-        run = self._run
+        run, end = self._run, ""
         assert run is not None  # begin made it
         for place, move in enumerate(moves):
+            if not self._sources.lead.is_current():
+                end = CUT_OFF
+                self._log.warning("node=%s plan=%s moves=ended reason=%r", run.node, run.digest, end)
+                break
             self._run = run = run.with_outcome(place, "running")
             why = self._why_closed(run.node, move.target)
             outcome, reason = ("failed", why) if why else await self._move(move)
@@ -146,11 +171,9 @@ class Defragmentation:
             line = f"gpu{told['source_index']} to gpu{told['target_index']}: {reason or outcome}"
             self._sources.tell(run.node, run.by, f"{move.kernel_id} from {line}")
             if outcome != "done":
+                end = "a move failed"
                 break
-        for place, told in enumerate(run.moves):
-            if told["outcome"] == "planned":
-                run = run.with_outcome(place, "dropped", "an earlier move failed")
-        self._run = replace(run, is_over=True)
+        self._run = run.ended(end)
 
     def _why_closed(self, node: str, target: str) -> str:
         """Return why nothing may move to a GPU any more: an earlier move took its time; empty: it may."""
@@ -177,6 +200,15 @@ def _head(admission: AdmissionSnapshot) -> Size | None:
     pending = next((one for one in admission.pending if one.kernel_id == first.kernel_id), None)
     models = () if pending is None else tuple(pending.wish.models)
     return Size(first.request, first.kernel_id, models)
+
+
+def _too_small_text(size: Size, largest: NodeGpus) -> str:
+    count, memory = len(largest.gpus), format_bytes(max(gpu.memory_bytes for gpu in largest.gpus))
+    name = _size_report(size)["size"]
+    return (
+        f"Requested moves that make room for {name}, but no open node fits it even without kernels: "
+        f"the largest, {largest.name}, has {format_gpus(count * WHOLE)} of {memory}. Choose a smaller size"
+    )
 
 
 def _size_report(size: Size) -> WantedSize:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from jupyter_aliquot.gateway.base.lead import CUT_OFF
 from jupyter_aliquot.gateway.scheduling.defragmentation.plan import make_plan
 from jupyter_aliquot.gateway.scheduling.defragmentation.service import Defragmentation, MoveSources
 from jupyter_aliquot.gateway.scheduling.defragmentation.state import open_nodes
@@ -17,7 +18,7 @@ from jupyter_aliquot.gateway.scheduling.ledger import Device, Holding, KernelRef
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
 from jupyter_aliquot.gpu_hook.client.reports import KernelDeviceStatus, KernelStatus, NodeStatus
 from jupyter_aliquot.gpu_hook.client.residency_reports import ResidencyStatus
-from jupyter_aliquot.provisioner.errors import GrantError, RequestError
+from jupyter_aliquot.provisioner.errors import EngineUnavailableError, GrantError, RequestError
 from jupyter_aliquot.provisioner.resources import Bytes, GpuShare, Grant, Quota, Request
 
 from .conftest import MEMORY, HandClock
@@ -51,6 +52,7 @@ class Scene:
         self.moved: list[tuple[str, str]] = []
         self.audit: list[tuple[str, str, str]] = []
         self.waits: asyncio.Event | None = None
+        self.leads = True
         self.change: Callable[[LedgerSnapshot], LedgerSnapshot] = lambda ledger: ledger
         sources = MoveSources(
             lambda: AdmissionSnapshot("ok", "", (), ledger=self.ledger()),
@@ -59,8 +61,13 @@ class Scene:
             self.move,
             lambda *told: self.audit.append(told),
             lambda: self.labels,
+            self,
         )
         self.plans = Defragmentation(sources, self.clock, logging.getLogger("test"))
+
+    def is_current(self) -> bool:
+        """Return whether the replica leads. Called by Defragmentation."""
+        return self.leads
 
     def ledger(self) -> LedgerSnapshot:
         devices = []
@@ -114,6 +121,7 @@ async def test_the_plan_that_was_shown_runs_and_is_audited(a_scene: Scene) -> No
     run = await a_scene.run()
     assert a_scene.moved == [("a", "GPU-1")]
     assert [(one["outcome"], one["reason"]) for one in run["moves"]] == [("done", None)]
+    assert (run["digest"], run["reason"]) == (plan["digest"], None)
     assert a_scene.audit == [("gpu-1", "root", "a from gpu0 to gpu1: done")]
     after = await a_scene.plans.report("1")
     assert (after["moves"], after["reason"], after["digest"]) == ([], None, None)
@@ -147,6 +155,7 @@ async def test_a_move_that_fails_ends_the_run_with_its_reason(a_scene: Scene) ->
     a_scene.fails = "the driver answers to restore process 7: invalid value"
     run = await a_scene.run()
     assert (run["moves"][0]["outcome"], run["moves"][0]["reason"]) == ("failed", a_scene.fails)
+    assert run["reason"] == "a move failed"
     assert a_scene.audit[0][2].endswith("invalid value")
 
 
@@ -163,6 +172,42 @@ async def test_kernels_that_stay_are_told_with_their_reasons(a_scene: Scene) -> 
 async def test_bad_sizes_are_refused(a_scene: Scene) -> None:
     with pytest.raises(RequestError):
         await a_scene.plans.report("huge")
+
+
+@pytest.mark.parametrize("size", ["3", "gpu-0.5-900g"])
+async def test_a_size_that_fits_no_node_is_refused_with_the_largest_one(size: str, a_scene: Scene) -> None:
+    want = (
+        rf"room for gpu-{size.removeprefix('gpu-')}, but no open node fits it .*: the largest, gpu-1, has 2 GPUs of 8"
+    )
+    with pytest.raises(RequestError, match=want):
+        await a_scene.plans.report(size)
+    with pytest.raises(RequestError, match=want):
+        await a_scene.plans.begin("3f9c1b52a077", "root", size)
+    a_scene.change = lambda ledger: replace(ledger, leaving_devices=frozenset(UUIDS[:1]))
+    assert (await a_scene.plans.report("2"))["reason"], "a GPU that is closed now may be open later"
+    a_scene.change = lambda ledger: replace(ledger, node=replace(ledger.node, is_away=True))
+    assert (await a_scene.plans.report(size))["reason"] == "no node is open"
+
+
+async def test_a_replica_that_may_not_lead_begins_no_plan(a_scene: Scene) -> None:
+    digest, a_scene.leads = (await a_scene.plans.report("1"))["digest"] or "", False
+    with pytest.raises(EngineUnavailableError, match="another one may have taken over"):
+        await a_scene.plans.begin(digest, "root", "1")
+    assert (await a_scene.plans.report("1"))["run"] is None
+
+
+async def test_a_run_ends_before_the_next_move_once_another_replica_may_lead(a_scene: Scene) -> None:
+    a_scene.grants = {"a": a_grant("a", 0, 20), "c": a_grant("c", 0, 20), "b": a_grant("b", 1, 50)}
+    a_scene.why, a_scene.waits = {"a": "", "b": "it is busy", "c": ""}, asyncio.Event()
+    plan = await a_scene.plans.report("1")
+    await a_scene.plans.begin(plan["digest"] or "", "root", "1")
+    await asyncio.sleep(0)
+    a_scene.leads = False
+    a_scene.waits.set()
+    while (run := (await a_scene.plans.report("1"))["run"]) is None or run["state"] != "over":
+        pass
+    assert [(move["outcome"], move["reason"]) for move in run["moves"]] == [("done", None), ("dropped", CUT_OFF)]
+    assert (run["reason"], len(a_scene.moved)) == (CUT_OFF, 1)
 
 
 async def test_without_a_size_moves_make_larger_sizes_fit(a_scene: Scene) -> None:

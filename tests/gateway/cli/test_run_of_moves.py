@@ -59,3 +59,19 @@ def test_a_run_that_the_gateway_does_not_know_any_more_is_told_so(
         main(["defragment", "--size", "1", "--apply", "3f9c1b52a077"])
     assert ended.value.code == 1
     assert "does not know this run any more" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("a_gateway")
+def test_a_run_that_ends_early_tells_its_plan_and_why(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    move = {"kernel_id": "k", "label": "a.ipynb", "owner": "ada", "source_index": 0, "target_index": 1}
+    dropped = {**move, "memory_bytes": 0, "outcome": "dropped", "reason": "another replica leads"}
+    over = {**RUN, "state": "over", "digest": "3f9c1b52a077", "reason": "another replica leads", "moves": [dropped]}
+    monkeypatch.setattr(Gateway, "later", over)
+    with pytest.raises(SystemExit) as ended:
+        main(["defragment", "--size", "1", "--apply", "3f9c1b52a077"])
+    assert ended.value.code == 1
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Moves on n of the plan 3f9c1b52a077, by root:" in text
+    assert "The run ended early: another replica leads." in text

@@ -88,6 +88,11 @@ def test_a_busy_kernel_is_never_moved_and_its_reason_is_told() -> None:
         (a_node([("a", 60)], [("b", 60)]), Wanted(100), "0.8 GPU is free there in all"),
         (a_node([("a", 50)], [("b", 50)]), Wanted(300), "never fits"),
         (a_node([("a", 60)], [("b", 60)], [("c", 60)]), Wanted(100), "no order of moves"),
+        (
+            a_node([("a", 90), ("b", 30)], [("c", 80), ("d", 30)], rule=Oversubscription(2.0, 2.0)),
+            Wanted(100),
+            "only to room that no other kernel has, on a GPU of its model, whatever the overcommit; there is 0 GPU and",
+        ),
     ],
 )
 def test_the_reason_for_no_plan_is_told(node: NodeGpus, wanted: Wanted, word: str) -> None:
