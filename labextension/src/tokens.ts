@@ -119,6 +119,7 @@ export type IKernelDevice = api.KernelDevice;
 export type INode = api.Node;
 export type INodeSchedule = api.NodeSchedule;
 export type IMovePlan = api.MovePlan;
+export type IMoveRun = api.MoveRun;
 export type ICordon = api.Cordon;
 export type IDryRun = api.DryRun;
 export type IHolders = api.Holders;

@@ -139,8 +139,8 @@ def test_a_plan_of_moves_is_shown_before_it_runs_and_a_stale_one_is_told(
 ) -> None:
     a_view.get_by_role("tab", name="Nodes and GPUs").click()
     assert a_view.get_by_role("button", name="Make Room… gpu-2").count() == 0, "it is cordoned"
-    a_view.get_by_role("button", name="Make Room… here").click()
-    dialog = a_view.get_by_role("dialog", name="here")
+    dialog = make_room(a_view, a_script)
+    answer(a_script, 503, {"message": "no answer"})
     send(dialog, "Show the plan", "moves", a_script)
     answer(a_script, 200, a_plan(digest=None, moves=[], reason="no kernel can move: a cell runs"))
     dialog.get_by_text("no kernel can move: a cell runs").wait_for()
@@ -160,12 +160,55 @@ def test_a_plan_of_moves_is_shown_before_it_runs_and_a_stale_one_is_told(
     answer(a_script, 200, a_plan(digest="d2"))
     send(dialog, "Move", "moves", a_script)
     answer(a_script, 202, a_plan(run={"moves": [{"kernel_id": "k"}]}))
-    a_view.get_by_text("Moves on here have begun: 1.").wait_for()
+    a_view.get_by_text("Moves on here have begun by the plan d2: 1.").wait_for()
     body = {"size": "1", "node": "here"}
     shown = ("GET", "moves", None)
     posts = [("POST", "moves", {**body, "digest": digest}) for digest in ("d1", "d2")]
-    assert a_script.asked() == [shown, shown, posts[0], shown, posts[1]]
-    assert [re.search(r"size=(\w*)", route.request.url)[1] for route in a_script.actions[:2]] == ["", "1"]  # type: ignore[index]
+    assert a_script.asked() == [shown, shown, shown, posts[0], shown, posts[1]]
+    assert [re.search(r"size=(\w*)", route.request.url)[1] for route in a_script.actions[:3]] == ["", "", "1"]  # type: ignore[index]
+
+
+def make_room(view: Locator, script: AdminScript) -> Locator:
+    """Open the dialog of moves of a node; return it once it has asked how the last run went."""
+    with view.page.expect_request(re.compile(r"/moves(\?|$)")):
+        view.get_by_role("button", name="Make Room… here").click()
+    while not script.actions:
+        view.page.evaluate("0")
+    return view.get_by_role("dialog", name="here")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "changes", "want"),
+    [
+        (
+            ["done", "running"],
+            {"state": "running"},
+            "The plan d0 runs on gpu-1, begun by root: 1 of 2 moves are done.",
+        ),
+        (["done", "done"], {}, "The last plan, d0 on gpu-1 by root, ran to its end: 2 moves."),
+        (
+            ["failed", "dropped"],
+            {"reason": "a move failed"},
+            "The last plan, d0 on gpu-1 by root, ended early, 0 of 2 moves are done: fit.ipynb: it became busy.",
+        ),
+        (
+            ["done", "dropped"],
+            {"reason": "another replica leads"},
+            "The last plan, d0 on gpu-1 by root, ended early, 1 of 2 moves are done: another replica leads.",
+        ),
+    ],
+)
+def test_the_plan_under_way_is_named_and_the_last_ones_end_is_told(
+    a_view: Locator, a_script: AdminScript, outcomes: list[str], changes: dict[str, Any], want: str
+) -> None:
+    a_view.get_by_role("tab", name="Nodes and GPUs").click()
+    dialog = make_room(a_view, a_script)
+    reasons = {"failed": "it became busy"}
+    moves = [{**a_plan()["moves"][0], "outcome": one, "reason": reasons.get(one)} for one in outcomes]
+    run = {"state": "over", "digest": "d0", "node": "gpu-1", "by": "root", "reason": None, "moves": moves, **changes}
+    answer(a_script, 200, a_plan(run=run))
+    dialog.get_by_text(want).wait_for()
+    dialog.get_by_role("button", name="Cancel").click()
 
 
 def a_plan(**changes: Any) -> dict[str, Any]:

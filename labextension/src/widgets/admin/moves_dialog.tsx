@@ -5,7 +5,7 @@ import * as React from 'react';
 import { IAdminSource } from '../../admin/admin_source';
 import { INodeRow } from '../../admin/node_rows';
 import { formatBytes, formatShare } from '../../base/quantities';
-import { IMovePlan, ITranslation } from '../../tokens';
+import { IMovePlan, IMoveRun, ITranslation } from '../../tokens';
 import { ActionDialog, Confirmation, failureText, IOutcome } from './action_dialog';
 import { Table } from '../elements/table';
 
@@ -21,17 +21,36 @@ interface IShown {
   readonly plan: IMovePlan;
 }
 
+/** The last run of a plan on any node; null: none is known. */
+function useRun(source: IAdminSource, node: string): IMoveRun | null {
+  const [run, setRun] = React.useState<IMoveRun | null>(null);
+  React.useEffect(() => {
+    let isShown = true;
+    // Without an answer the dialog does without: what the user asks for tells the failure.
+    source.moves('', node).then(
+      plan => isShown && setRun(plan.run),
+      () => undefined
+    );
+    return () => {
+      isShown = false;
+    };
+  }, [source, node]);
+  return run;
+}
+
 /** Without a size the plan is for the first request that waits. Each size that is typed is planned anew. */
 export function MovesDialog({ node, source, trans, onClose }: IMovesDialogProps): JSX.Element {
   const [size, setSize] = React.useState('');
   const [shown, setShown] = React.useState<IShown | null>(null);
   const [isBusy, setBusy] = React.useState(false);
+  const known = useRun(source, node.name);
+  const run = shown?.plan.run ?? known;
   const send = async (): Promise<string | null> => {
     const digest = shown?.size === size ? shown.plan.digest : null;
     if (digest !== null) {
       setShown(null); // a plan that is refused is stale: it has to be shown anew
-      const { run } = await source.runMoves(digest, size, node.name);
-      return trans.__('Moves on %1 have begun: %2.', node.name, String(run?.moves.length ?? 0));
+      const begun = (await source.runMoves(digest, size, node.name)).run;
+      return trans.__('Moves on %1 have begun by the plan %2: %3.', node.name, digest, String(begun?.moves.length ?? 0));
     }
     setShown({ size, plan: await source.moves(size, node.name) });
     return null;
@@ -58,6 +77,7 @@ export function MovesDialog({ node, source, trans, onClose }: IMovesDialogProps)
                   onChange={event => setSize(event.target.value.trim())}
                 />
               </label>
+              {run !== null && <p>{runText(run, trans)}</p>}
               {shown !== null && shown.size === size && <Plan plan={shown.plan} trans={trans} />}
             </div>
           }
@@ -72,6 +92,21 @@ export function MovesDialog({ node, source, trans, onClose }: IMovesDialogProps)
 
 function nameOf(kernel: { readonly kernel_id: string; readonly label: string }): string {
   return kernel.label || kernel.kernel_id.slice(0, 8);
+}
+
+/** How a run goes, or how it ended. */
+function runText(run: IMoveRun, trans: ITranslation): string {
+  const all = String(run.moves.length);
+  const done = trans.__('%1 of %2 moves are done', String(run.moves.filter(move => move.outcome === 'done').length), all);
+  if (run.state === 'running') {
+    return trans.__('The plan %1 runs on %2, begun by %3: %4.', run.digest, run.node, run.by, done);
+  }
+  if (run.reason === null) {
+    return trans.__('The last plan, %1 on %2 by %3, ran to its end: %4 moves.', run.digest, run.node, run.by, all);
+  }
+  const failed = run.moves.find(move => move.outcome === 'failed');
+  const why = failed === undefined ? run.reason : `${nameOf(failed)}: ${failed.reason ?? run.reason}`;
+  return trans.__('The last plan, %1 on %2 by %3, ended early, %4: %5.', run.digest, run.node, run.by, done, why);
 }
 
 function Plan({ plan, trans }: { plan: IMovePlan; trans: ITranslation }): JSX.Element {
