@@ -32,7 +32,7 @@ class AnswerError(ClientError):
 
 
 class RefusedError(ClientError):
-    """The server refused the request. The text of the error is the server's message.
+    """The server refused the request. The text of the error is the server's message, and the client's advice.
 
     Attributes:
         status: The HTTP status.
@@ -42,9 +42,14 @@ class RefusedError(ClientError):
     """
 
     def __init__(
-        self, status: int, message: str, reason: str | None = None, retry_after_seconds: float | None = None
+        self,
+        status: int,
+        message: str,
+        reason: str | None = None,
+        retry_after_seconds: float | None = None,
+        advice: str = "",
     ) -> None:
-        super().__init__(message)
+        super().__init__(f"{message}: {advice}" if advice else message)
         self.status = status
         self.message = message
         self.reason = reason

@@ -21,6 +21,13 @@ from .transport import RawAnswer, Transport
 PREFIX = "aliquot/api/v1"
 _Answer = TypeVar("_Answer")
 _LONGEST_MESSAGE = 2000
+# The words of Jupyter for a token that it does not know, or for none.
+_NO_WORDS = ("Forbidden", "Unauthorized")
+_NO_TOKEN = (
+    "the server knows no user of the token, or its user may not do this. The token is the client's argument, else that "
+    "in JUPYTER_GATEWAY_AUTH_TOKEN, or in JUPYTERHUB_API_TOKEN on a user's server of a JupyterHub. `jupyter server "
+    "list` shows that of a server of your account, and the page /hub/token of a JupyterHub makes one"
+)
 
 
 @dataclass(frozen=True)
@@ -128,7 +135,8 @@ def refusal(raw: RawAnswer, origin: str) -> RefusedError:
     seconds = read_retry_after(raw.headers.get("retry-after"), datetime.now(timezone.utc))
     words = api_words(raw)
     message, reason = words if words is not None else (_own_words(raw, origin), None)
-    return refusal_of(raw.status)(raw.status, message, reason, seconds)
+    advice = _NO_TOKEN if raw.status in (401, 403) and message in _NO_WORDS else ""
+    return refusal_of(raw.status)(raw.status, message, reason, seconds, advice)
 
 
 def api_words(raw: RawAnswer) -> tuple[str, str | None] | None:

@@ -7,6 +7,7 @@ repeats a request, and no redirect is followed: the token must reach no other ad
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -15,7 +16,9 @@ from tornado.httpclient import HTTPClientError, HTTPRequest, HTTPResponse
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 from tornado.websocket import WebSocketClientConnection, WebSocketError, websocket_connect
 
-from .errors import NoAnswerError
+from jupyter_aliquot.provisioner.addresses import scheme_problem
+
+from .errors import ClientError, NoAnswerError
 from .server import Server
 
 _LARGEST_ANSWER_BYTES = 256 << 20
@@ -46,11 +49,16 @@ class HttpTransport:
 
     def __init__(self, server: Server) -> None:
         self._server = server
+        # Whether the port answered a request: then it speaks the scheme of its address.
+        self._has_answered = False
 
     async def send(self, method: str, path: str, query: tuple[tuple[str, str], ...], body: str | None) -> RawAnswer:
-        """Return the answer, of any status. Raises NoAnswerError."""
+        """Return the answer, of any status.
+
+        Raises NoAnswerError, and ClientError where the port speaks another scheme: trying again does not help.
+        """
         server = self._server
-        server.check_listener()
+        await self._check_before()
         headers = {**server.headers(), "Accept": "application/json, text/plain;q=0.9, */*;q=0.1"}
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -67,16 +75,19 @@ class HttpTransport:
         )
         client = SimpleAsyncHTTPClient(force_instance=True, max_body_size=_LARGEST_ANSWER_BYTES)
         try:
-            return _raw(await client.fetch(request, raise_error=False))
+            answer = _raw(await client.fetch(request, raise_error=False))
+            self._has_answered = True
+            return answer
         except (HTTPClientError, OSError, ValueError) as error:
+            await self._check_scheme()
             raise NoAnswerError(_no_answer(server, method, path, error)) from error
         finally:
             client.close()
 
     async def open(self, path: str, query: tuple[tuple[str, str], ...] = ()) -> WebSocketClientConnection | RawAnswer:
-        """Open a websocket. Returns the server's answer where it refused. Raises NoAnswerError."""
+        """Open a websocket. Returns the server's answer where it refused. Raises as `send`."""
         server = self._server
-        server.check_listener()
+        await self._check_before()
         request = HTTPRequest(
             server.websocket_address(path, query),
             headers=dict(server.headers()),
@@ -97,7 +108,18 @@ class HttpTransport:
                 return _raw(error.response)
             raise NoAnswerError(_no_answer(server, "GET", path, error)) from error
         except (WebSocketError, OSError, ValueError) as error:
+            await self._check_scheme()
             raise NoAnswerError(_no_answer(server, "GET", path, error)) from error
+
+    async def _check_before(self) -> None:
+        self._server.check_listener()
+        if self._server.url.startswith("https:"):  # a port of plain HTTP would let the handshake wait
+            await self._check_scheme()
+
+    async def _check_scheme(self) -> None:
+        """Raise ClientError where the port speaks another scheme."""
+        if not self._has_answered and (problem := await asyncio.to_thread(scheme_problem, self._server.url)):
+            raise ClientError(problem)
 
 
 def _raw(response: HTTPResponse) -> RawAnswer:

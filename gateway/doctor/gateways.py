@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from jupyter_aliquot.gateway.base.version import installed_version
+from jupyter_aliquot.gateway.terminal.rest_client import OwnGateway
+from jupyter_aliquot.provisioner.errors import AliquotError
 
 from .hub_configuration import ConfigurationError, NamedGateway, read_gateways
 from .runner import FAIL, OK, WARN, Finding
@@ -104,19 +106,14 @@ def _look_at_token(gateway: NamedGateway) -> Finding:
 
 def check_chosen_gateway() -> Sequence[Finding]:
     """Check in a user's server that its gateway is of this environment's version."""
-    url, token = (os.environ.get(name, "") for name in ("JUPYTER_GATEWAY_URL", "JUPYTER_GATEWAY_AUTH_TOKEN"))
+    url = os.environ.get("JUPYTER_GATEWAY_URL", "")
     if not url:
         return []
-    credentials = {"Authorization": f"token {token}"} if token else {}
-    request = urllib.request.Request(f"{url.rstrip('/')}/{_STATUS}", headers=credentials)
     try:
-        with urllib.request.urlopen(request, timeout=_PATIENCE_SECONDS) as answer:
-            version = str(json.loads(answer.read())["version"])
-    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
-        if not token and getattr(error, "code", 0) in (401, 403):
-            told = f"{url} refuses a request without a token, and JUPYTER_GATEWAY_AUTH_TOKEN is not set"
-            return [Finding("gateway", FAIL, told, "set JUPYTER_GATEWAY_AUTH_TOKEN to a token of yours")]
-        return [Finding("gateway", FAIL, f"{url} does not tell its status: {error}", "look at the gateway's log")]
+        version = str(OwnGateway.elsewhere(os.environ)[-1].ask("status", seconds=_PATIENCE_SECONDS)["version"])
+    except (AliquotError, KeyError, TypeError) as error:
+        remedy = "correct JUPYTER_GATEWAY_URL and JUPYTER_GATEWAY_AUTH_TOKEN; see also the gateway's log"
+        return [Finding("gateway", FAIL, f"{url} does not tell its status: {error}", remedy)]
     if version != (own := installed_version()):
         told = f"{url} is version {version}, and this environment has {own}"
         return [Finding("gateway", WARN, told, "install the same version on both sides")]

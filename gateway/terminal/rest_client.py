@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from jupyter_core.paths import jupyter_runtime_dir
 
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
+from jupyter_aliquot.provisioner.addresses import address_problem, first_scheme_problem, scheme_problem
 from jupyter_aliquot.provisioner.errors import AliquotError
 from jupyter_aliquot.provisioner.listener import ListenerError, account_in, check_listener
 
@@ -106,8 +107,9 @@ class OwnGateway:
     url: str
     # Empty for none: the request goes without credentials.
     token: str = field(repr=False)
-    # Where the token came from, for error messages.
+    # Where the token and the address came from, for error messages.
     origin: str = field(default="of its server's file", compare=False)
+    address_origin: str = field(default="", compare=False)
     scheme: str = "token"
     tls: Tls = field(default_factory=Tls)
     # Who must listen at a loopback address before the token is sent there; None: any account.
@@ -119,9 +121,10 @@ class OwnGateway:
         try:
             pid = int(runtime.gateway_lock.read_text().strip())
             folder = Path(jupyter_runtime_dir()) if servers is None else servers
-            server = json.loads((folder / f"jpserver-{pid}.json").read_text(encoding="utf-8"))
+            path = folder / f"jpserver-{pid}.json"
+            server = json.loads(path.read_text(encoding="utf-8"))
             # A killed server leaves its file, and its port to any account.
-            return cls(str(server["url"]), str(server["token"]), account=os.geteuid())
+            return cls(str(server["url"]), str(server["token"]), f"of {path}", str(path), account=os.geteuid())
         except (OSError, ValueError, KeyError, TypeError) as error:
             found = f"{runtime.path}: {error}"
             if isinstance(error, FileNotFoundError):
@@ -152,7 +155,7 @@ class OwnGateway:
     @classmethod
     def _named(cls, environ: Mapping[str, str], address: str, secret: str) -> OwnGateway:
         url = environ.get(address, "").rstrip("/")
-        return cls(url and f"{url}/", environ.get(secret, ""), f"in {secret}")
+        return cls(url and f"{url}/", environ.get(secret, ""), f"in {secret}", address)
 
     def end_kernel(self, kernel_id: str) -> None:
         """End a kernel by Jupyter's own API. Raises GatewayRefusal and NoGatewayHere."""
@@ -173,12 +176,20 @@ class OwnGateway:
         """Send a request. Returns the answer as text. Raises GatewayRefusal and NoGatewayHere."""
         return self._send(f"aliquot/api/v1/{path}", method, body, seconds)
 
-    def _send(self, path: str, method: str, body: Any, seconds: float) -> str:
+    def _check_address(self) -> None:
+        """Check the address before anything is sent there. Raises NoGatewayHere."""
+        if problem := address_problem(self.url):
+            raise NoGatewayHere(f"{self.address_origin or 'The address'}: {problem}")
         try:
             if self.account is not None:
                 check_listener(self.url, self.account)
         except ListenerError as error:
             raise NoGatewayHere(f"the gateway: {error}") from error
+        if self.url.startswith("https:") and (problem := first_scheme_problem(self.url)):
+            raise NoGatewayHere(f"the gateway: {problem}")
+
+    def _send(self, path: str, method: str, body: Any, seconds: float) -> str:
+        self._check_address()
         request = urllib.request.Request(
             f"{self.url}{path}",
             data=None if body is None else json.dumps(body).encode(),
@@ -194,8 +205,10 @@ class OwnGateway:
         except urllib.error.HTTPError as error:
             raise GatewayRefusal(error.code, self._words(error)) from error
         except (OSError, ValueError, HTTPException) as error:  # the last: it ended while it answered
+            problem = scheme_problem(self.url) if self.url.startswith("http:") else ""
+            words = problem and f"the gateway: {problem}"
             raise NoGatewayHere(
-                f"the gateway at {self.url} does not answer: {printable(str(error).strip())}"
+                words or f"the gateway at {self.url} does not answer: {printable(str(error).strip())}"
             ) from error
 
     def _credentials(self) -> dict[str, str]:
@@ -211,12 +224,14 @@ class OwnGateway:
             more = ". A gateway that has no token takes changes from its own pages alone" if is_change else ""
             return (
                 f"The gateway at {self.url} refuses a request without a token ({error.code}), and "
-                f"{_TOKEN_VARIABLE} is not set. Set it to a token of yours{more}"
+                f"{_TOKEN_VARIABLE} is not set. Set it to a token of yours, as `jupyter server list` or the page "
+                f"/hub/token of a JupyterHub shows it{more}"
             )
         if error.code in _UNAUTHORIZED and message in _NO_WORDS:
             return (
-                f"The gateway at {self.url} does not know the token {self.origin}. Where it has users, set "
-                "JUPYTER_GATEWAY_URL to its address and JUPYTER_GATEWAY_AUTH_TOKEN to a token of yours"
+                f"The gateway at {self.url} does not know the token {self.origin} ({error.code}). Set "
+                f"JUPYTER_GATEWAY_URL to its address and {_TOKEN_VARIABLE} to a token of yours: `jupyter server list` "
+                "shows that of a server of your account, and the page /hub/token of a JupyterHub makes one"
             )
         # A quota file may have several errors, a line each.
         return (

@@ -185,7 +185,7 @@ def test_a_server_that_closes_each_stream_at_once_is_asked_ever_less_often() -> 
 @pytest.mark.parametrize(
     ("opened", "want", "words"),
     [
-        (api_error(403, "Forbidden"), NotAllowedError, "Forbidden"),
+        (api_error(403, "Forbidden"), NotAllowedError, "Forbidden: .* else that in JUPYTER_GATEWAY_AUTH_TOKEN"),
         (ScriptedStream.of([], 1008, "log in again"), NotAllowedError, "log in again"),
         (ScriptedStream.of(["{}"]), AnswerError, "has no field kernel_id"),
         (ScriptedStream.of(["<html>"]), AnswerError, "no JSON"),

@@ -17,6 +17,7 @@ import pytest
 from second_account import ANOTHER, as_another
 
 from jupyter_aliquot.gateway.doctor import host as doctor_host, jupyter as doctor_jupyter, node as doctor_node
+from jupyter_aliquot.gateway.doctor.messages import check_messages
 from jupyter_aliquot.gateway.doctor.runner import FAIL, OK, WARN, Finding, all_well, examine
 from jupyter_aliquot.gateway.status.devices import A_TEAM_THERE
 from jupyter_aliquot.gpu_hook import paths
@@ -192,11 +193,17 @@ def test_doctor_tells_what_a_gateway_says_of_itself_and_of_teams(
         address = {"url": f"http://127.0.0.1:{server.server_port}/", "token": "t"}
         (tmp_path / f"jpserver-{os.getpid()}.json").write_text(json.dumps(address))
         try:
-            running, told, shared = doctor_host.check_gateway()
+            running, shared = doctor_host.check_gateway()
+            (told,) = check_messages()
+            monkeypatch.setenv("JUPYTER_GATEWAY_URL", "http://127.0.0.1:9")
+            _, of_this_machine, _ = doctor_host.check_gateway()
         finally:
             server.shutdown()
-    assert (running.state, told.state) == (OK, WARN)
+    assert (running.state, told.state, of_this_machine.state) == (OK, WARN, WARN)
     assert "has --overcommit 1" in told.found
+    assert "has --overcommit 1" in of_this_machine.found, (
+        "the messages are those of the gateway that the variable names"
+    )
     assert shared.found == f"gpu0: overcommit: 1.5 times its memory; {A_TEAM_THERE} has overcommit 1.5"
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import ssl
 import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, NoGatewayHere, OwnGateway
+from jupyter_aliquot.gpu_hook.paths import RuntimeDir
 
 GATEWAY = {"JUPYTER_GATEWAY_URL": "http://gpu:8888/services/aliquot", "JUPYTER_GATEWAY_AUTH_TOKEN": "t"}
 TOKEN = "JUPYTER_GATEWAY_AUTH_TOKEN"
@@ -160,3 +164,91 @@ def test_a_token_goes_to_whom_it_is_for_and_nowhere_else(way: str, monkeypatch: 
         finally:
             for server in (elsewhere, gateway):
                 server.shutdown()
+
+
+class PlainGateway(BaseHTTPRequestHandler):
+    """A server of plain HTTP, which answers a wrong token as Jupyter does."""
+
+    def do_GET(self) -> None:
+        body = b'{"message": "Forbidden"}'
+        self.send_response(403)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.fixture
+def a_plain_port() -> Iterator[int]:
+    with HTTPServer(("127.0.0.1", 0), PlainGateway) as gateway:
+        threading.Thread(target=gateway.serve_forever, daemon=True).start()
+        yield gateway.server_port
+        gateway.shutdown()
+
+
+@pytest.mark.parametrize("url", ["host:8888", "//host:8888", "ftp://host", "http://", "http://host:x", "http://h/ a"])
+def test_an_address_of_another_form_is_told_with_its_variable_and_the_right_form(url: str) -> None:
+    [asked] = OwnGateway.elsewhere({"JUPYTER_GATEWAY_URL": url, TOKEN: "t"})
+    with pytest.raises(NoGatewayHere, match=r"^JUPYTER_GATEWAY_URL: .* Write http:// or https:// before HOST:PORT"):
+        asked.ask("status")
+
+
+def test_an_address_with_a_password_is_told_without_it() -> None:
+    [asked] = OwnGateway.elsewhere({"JUPYTER_GATEWAY_URL": "http://ada:secret@host:8888"})
+    with pytest.raises(NoGatewayHere, match=r"'…@host:8888/' has a user's name in it") as caught:
+        asked.ask("status")
+    assert "secret" not in str(caught.value)
+
+
+def test_https_to_a_port_of_plain_http_is_said_to_be_that(a_plain_port: int) -> None:
+    [asked] = OwnGateway.elsewhere({"JUPYTER_GATEWAY_URL": f"https://127.0.0.1:{a_plain_port}", TOKEN: "t"})
+    with pytest.raises(NoGatewayHere, match=rf"speaks plain HTTP. Use http://127.0.0.1:{a_plain_port}/"):
+        asked.ask("status")
+
+
+def test_https_to_a_server_that_waits_for_a_whole_request_is_said_to_be_plain_http() -> None:
+    """A real gateway reads the handshake as the beginning of a request."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            held = []
+            while True:
+                connection, _ = listening.accept()
+                held.append(connection)
+                if connection.recv(1 << 16).startswith(b"HEAD "):
+                    connection.sendall(b"HTTP/1.0 404 Not Found\r\n\r\n")
+                    return
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        try:
+            with pytest.raises(NoGatewayHere, match="speaks plain HTTP"):
+                OwnGateway(f"https://127.0.0.1:{listening.getsockname()[1]}/", "t").ask("status")
+        finally:
+            thread.join()
+
+
+def test_plain_http_to_a_port_of_tls_is_said_to_be_that(tmp_path: Path) -> None:
+    files = certificates(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(files["cert"], files["key"])
+    with ThreadingHTTPServer(("127.0.0.1", 0), PlainGateway) as gateway:
+        gateway.socket = context.wrap_socket(gateway.socket, server_side=True)
+        threading.Thread(target=gateway.serve_forever, daemon=True).start()
+        try:
+            with pytest.raises(NoGatewayHere, match=rf"port speaks TLS. Use https://127.0.0.1:{gateway.server_port}/"):
+                OwnGateway(f"http://127.0.0.1:{gateway.server_port}/", "t").ask("status")
+        finally:
+            gateway.shutdown()
+
+
+def test_a_wrong_token_is_told_with_its_place_and_the_way_to_a_right_one(a_plain_port: int, tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{a_plain_port}"
+    [named] = OwnGateway.elsewhere({"JUPYTER_GATEWAY_URL": url, TOKEN: "wrong"})
+    with pytest.raises(GatewayRefusal, match=rf"token in {TOKEN} \(403\). Set .*`jupyter server list` shows"):
+        named.ask("status")
+    runtime = RuntimeDir(tmp_path)
+    runtime.gateway_lock.write_text("1\n")
+    file = tmp_path / "jpserver-1.json"
+    file.write_text(json.dumps({"url": f"{url}/", "token": "old"}))
+    with pytest.raises(GatewayRefusal, match=rf"token of {file} \(403\). Set JUPYTER_GATEWAY_URL to"):
+        OwnGateway.find(runtime, tmp_path).ask("status")
