@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from typing import Any, ClassVar
 from urllib.parse import urlencode
@@ -16,22 +17,29 @@ from jupyter_aliquot.gateway.base.errors import CommandError, UsageError
 from jupyter_aliquot.gateway.history.buckets import RANGES
 from jupyter_aliquot.gateway.terminal.history_table import history_table
 from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, Gateways, NoGatewayHere
-from jupyter_aliquot.gateway.terminal.tables import console
+from jupyter_aliquot.gateway.terminal.tables import console, printable
 from jupyter_aliquot.gateway.terminal.usage_table import usage_table
 from jupyter_aliquot.provisioner.errors import RequestError
 
-from .base import JSON_FLAG, WHICH_GATEWAY, Command
+from .base import JSON_FLAG, WHICH_GATEWAY, Command, nearest
 
 # The gateway's own time zone decides where a day begins; which texts are days is the same in all.
 _CALENDAR = Calendar(find_zone("UTC"), "UTC")
 
 
-def _show(command: HistoryCommand | UsageCommand, path: str, table: Callable[[Any], RenderableType]) -> None:
-    """Print the gateway's answer at a path as CSV, JSON or a table, as the user asked. Raises CommandError."""
+_MOST_NAMES = 5
+
+
+def _ask(gateways: Gateways, path: str) -> str:
+    """Return the gateway's answer at a path. Raises CommandError."""
     try:
-        text = Gateways.of(command.runtime_dir).text(path)
+        return gateways.text(path)
     except (NoGatewayHere, GatewayRefusal) as error:
         raise CommandError(str(error)) from None
+
+
+def _show(command: HistoryCommand | UsageCommand, text: str, table: Callable[[Any], RenderableType]) -> None:
+    """Print the gateway's answer as CSV, JSON or a table, as the user asked."""
     if command.csv_output:
         print(text, end="")
         return
@@ -40,6 +48,23 @@ def _show(command: HistoryCommand | UsageCommand, path: str, table: Callable[[An
         print(json.dumps(report, indent=2, ensure_ascii=False))
         return
     console().print(table(report))
+
+
+def _unknown_name(gateways: Gateways, word: str, name: str) -> str:
+    """Return that the accounting has no such user or team, with some that it has; empty where it has. May raise."""
+    present: dict[str, Any] = json.loads(_ask(gateways, f"usage?{urlencode({'by': word})}"))
+    since, until = present["kept_since"], present["end"][:10]
+    if since is None:
+        return f"the accounting has no {word} {name!r}: it has counted no GPU time yet"
+    all_days: dict[str, Any] = json.loads(
+        _ask(gateways, f"usage?{urlencode({'by': word, 'from': since, 'to': until})}")
+    )
+    known = [str(row[word]) for row in all_days["rows"] if row[word]]
+    if name in known:
+        return ""
+    more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
+    some = ", ".join(map(printable, known[:_MOST_NAMES])) or "none"
+    return f"the accounting has no {word} {name!r} since {since}{nearest(name, known)}; it has: {some}{more}"
 
 
 class HistoryCommand(Command):
@@ -75,7 +100,7 @@ class HistoryCommand(Command):
                 f"Requested --range {self.asked_range!r}, which is no range. Use one of {', '.join(RANGES)}"
             )
         query = urlencode({"range": self.asked_range, "format": "csv" if self.csv_output else "json"})
-        _show(self, f"history?{query}", history_table)
+        _show(self, _ask(Gateways.of(self.runtime_dir), f"history?{query}"), history_table)
 
 
 class UsageCommand(Command):
@@ -125,7 +150,14 @@ class UsageCommand(Command):
         chosen = {"month": self.month, "from": self.begin, "to": self.end, "user": self.user, "team": self.team}
         query = {name: value for name, value in chosen.items() if value}
         query |= {"by": self.by, "format": "csv" if self.csv_output else "json"}
-        _show(self, f"usage?{urlencode(query)}", usage_table)
+        gateways = Gateways.of(self.runtime_dir)
+        text = _ask(gateways, f"usage?{urlencode(query)}")
+        _show(self, text, usage_table)
+        is_empty = len(text.splitlines()) < 2 if self.csv_output else not json.loads(text)["rows"]
+        for word, name in (("user", self.user), ("team", self.team)):
+            # On standard error: a program that reads the rows of each of its users gets none of this one.
+            if name and is_empty and (problem := _unknown_name(gateways, word, name)):
+                print(f"aliquot: {problem}", file=sys.stderr)
 
     def _check(self) -> None:
         """Refuse days and names that no gateway knows. Raises UsageError."""

@@ -21,6 +21,7 @@ from jupyter_aliquot.gateway.accounting.questions import _read
 from .conftest import Ask
 from .fake_agent import FakeAgent, kernel
 from .test_contract import check
+from .test_team_quotas import run
 
 USAGE = "/aliquot/api/v1/usage"
 LOOKS = 1500
@@ -197,3 +198,17 @@ async def test_an_accounting_that_is_switched_off_is_said_and_leaves_no_file(
     answer = await ask("alice", "GET", "aliquot/api/v1/usage")
     assert (answer.status, "c.Accounting.enabled" in answer.json["message"]) == (503, True)
     assert not (tmp_path / "accounting.sqlite").exists()
+
+
+async def test_the_command_says_that_the_accounting_has_no_such_name(
+    ask: Ask, a_server: Any, an_agent: FakeAgent
+) -> None:
+    await begin(ask, an_agent, ("k1", "alice", 0.5), ("k2", "bob", 1.5))
+    await until_counted(ask, "ada", "alice", "bob")
+    for form in ((), ("--json",), ("--csv",)):
+        done = await run(a_server, "ada", "usage", "--user", "alcie", *form)
+        assert done.returncode == 0, "no GPU time is an answer, too"
+        assert "the accounting has no user 'alcie' since" in done.stderr
+        assert "; did you mean alice?; it has: alice, bob\n" in done.stderr
+    known = await run(a_server, "ada", "usage", "--user", "alice", "--from", "2020-01-01", "--to", "2020-01-02")
+    assert (known.returncode, known.stderr) == (0, "")
