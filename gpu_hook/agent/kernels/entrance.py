@@ -1,8 +1,8 @@
 """The entrance of one kernel to CUDA: the processes that the agent does not know yet.
 
 A process holds a lock on a file of the kernel's folder from before its cuInit until it has registered.
-While a mark stands beside that file, further processes wait before their cuInit: the kernel moves to
-another device. The mark outlives the agent. The hook's end is agent_link/entrance.c.
+While that file has a byte, further processes wait before their cuInit: the kernel moves to another
+device. The byte outlives the agent. The hook's end is agent_link/entrance.c.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import struct
 from pathlib import Path
 
-_FILE, _MARK = "entrance", "moving"
+_FILE = "entrance"
 _FLOCK = struct.Struct("hhqqi")  # struct flock: type, whence, start, length, pid
 _READABLE = 0o644  # a lock needs no more; the kernel's processes may run under another account
 
@@ -24,7 +24,7 @@ class Entrance:
     def __init__(self, folder: Path) -> None:
         """Make its file, and the folder. Raises OSError."""
         folder.mkdir(exist_ok=True)
-        self._file, self._mark = folder / _FILE, folder / _MARK
+        self._file = folder / _FILE
         self.make()
 
     def make(self) -> None:
@@ -35,14 +35,22 @@ class Entrance:
         finally:
             os.close(descriptor)
 
-    def close(self, target: str) -> None:
-        """Have processes that begin CUDA from now on wait until the kernel is on *target*. Raises OSError."""
-        with contextlib.suppress(FileExistsError):
-            self._mark.symlink_to(target)
+    def close(self) -> None:
+        """Have processes that begin CUDA from now on wait: the kernel moves. Raises OSError."""
+        self._set_bytes(1)
 
     def open(self) -> None:
-        """Let the processes that wait begin. Raises OSError."""
-        self._mark.unlink(missing_ok=True)
+        """Let the processes that wait begin; where the file is gone, none waits. Raises OSError."""
+        with contextlib.suppress(FileNotFoundError):
+            self._set_bytes(0)
+
+    def _set_bytes(self, count: int) -> None:
+        """Change the file's size, in place: the locks are on this file."""
+        descriptor = os.open(self._file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            os.ftruncate(descriptor, count)
+        finally:
+            os.close(descriptor)
 
     def find_inside(self) -> int | None:
         """Return the pid of a process that has begun CUDA, or is about to, and has not registered. Raises OSError."""

@@ -124,10 +124,10 @@ class Relocations:
         except LedgerError as error:
             raise Refused(NO_ROOM, str(error)) from error
         try:
-            kernel.entrance.close(uuid)
+            kernel.entrance.close()
         except OSError as error:
             self._ledger.drop_beside(kernel_id)
-            why = f"the node agent cannot write to {kernel.folder}: {error.strerror}"
+            why = _why_untold(kernel, error)
             raise Refused("internal", f"kernel {kernel_id} cannot be moved: {why}") from error
         self._failed.pop(kernel_id, None)
         now, state = read_moment().monotonic, kernel.residency.state
@@ -298,20 +298,25 @@ def is_overdue(began: float, step: float, now: float) -> bool:
 
 
 def _find_entering(kernel: Kernel) -> tuple[int | None, str]:
-    """Return the pid of a process of the kernel that begins CUDA now, and why none can be found; empty: one can.
-
-    Where the file is gone, processes may be inside without a lock: they are through before the next move.
-    """
+    """Return the pid of a process of the kernel that begins CUDA now, and why none can be found; empty: one can."""
     try:
         return kernel.entrance.find_inside(), ""
     except OSError as error:
-        log.error("event=entrance_unreadable kernel=%s error=%r", kernel.kernel_id, str(error))
-        why = f"the node agent cannot tell whether a process of it begins CUDA: {error.strerror}: {error.filename}"
+        return None, _why_untold(kernel, error)
+
+
+def _why_untold(kernel: Kernel, error: OSError) -> str:
+    """Return why the agent cannot tell whether processes begin CUDA, and make the entrance again where it is gone.
+
+    Processes may be inside without a lock: they are through before the next move.
+    """
+    log.error("event=entrance_unusable kernel=%s error=%r", kernel.kernel_id, str(error))
+    why = f"the node agent cannot tell whether a process of it begins CUDA: {error.strerror}: {error.filename}"
     try:
         kernel.entrance.make()
     except OSError:
-        return None, why
-    return None, f"{why}. It has made that file again: try once more"
+        return why
+    return f"{why}. It has made that file again: try once more"
 
 
 def _let_in(kernel: Kernel) -> None:

@@ -15,8 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FILE_NAME "entrance" /* the agent makes it, and only looks for locks on it */
-#define MARK "moving"        /* a link that stands while the kernel moves */
+/* the agent makes it, and looks for locks on it; it has a byte while the kernel moves */
+#define FILE_NAME "entrance"
 #define LOOK_NANOSECONDS 20000000
 #define ASK_NANOSECONDS (1ull * TIMES_SECOND)       /* from one look for the agent to the next */
 #define PATIENCE_NANOSECONDS (30ull * TIMES_SECOND) /* with an agent that is away */
@@ -48,34 +48,29 @@ static void watch_forks(void)
 }
 
 /* With the mutex. NULL: too long. */
-static const char *find_path(const char *name)
+static const char *find_path(void)
 {
-    int length = snprintf(state.path, sizeof state.path, "%s/%s", settings()->kernel_dir, name);
+    int length =
+        snprintf(state.path, sizeof state.path, "%s/" FILE_NAME, settings()->kernel_dir);
     return length > 0 && length < PATH_MAX ? state.path : NULL;
 }
 
-/* With the mutex. */
-static bool is_moving(void)
-{
-    char target[2];
-    const char *path = find_path(MARK);
-    return path && readlink(path, target, sizeof target) > 0;
-}
-
-/* With the mutex. A lock of fcntl is the process's own: no child inherits it, and it ends with the
- * process. An agent without the file moves no kernel. */
-static void take_lock(void)
+/* With the mutex. True: the kernel moves. A lock of fcntl is the process's own: no child inherits
+ * it, and it ends with the process. An agent without the file moves no kernel. */
+static bool take_lock(void)
 {
     struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
-    const char *path = state.file.descriptor >= 0 ? NULL : find_path(FILE_NAME);
+    uint64_t bytes;
+    const char *path = state.file.descriptor >= 0 ? NULL : find_path();
     if (!path)
-        return;
+        return false;
     int descriptor = socket_move_away(open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
     if (descriptor < 0)
-        return;
+        return false;
     if (fcntl(descriptor, F_SETLK, &lock) != 0)
         LOG("event=no_lock file=%s reason=\"%s\"", path, strerror(errno));
-    state.file = socket_own(descriptor);
+    state.file = socket_own_sized(descriptor, &bytes); /* after the lock */
+    return bytes > 0;
 }
 
 /* With the mutex. Closing the file gives up the lock. */
@@ -85,16 +80,15 @@ static void give_up_lock(void)
         socket_close(&state.file);
 }
 
-/* The agent writes its mark before it looks for locks: of the two, one sees the other. */
+/* The agent writes its byte before it looks for locks, and this process takes its lock before it
+ * reads the size: of the two, one sees the other. */
 static bool try_to_enter(void)
 {
     pthread_once(&state.once, watch_forks); /* before the lock: a fork may come at any time */
     pthread_mutex_lock(&state.mutex);
     bool may_enter = state.is_registered || state.callers || state.has_begun;
-    if (!may_enter) {
-        take_lock();
-        may_enter = !is_moving();
-    }
+    if (!may_enter)
+        may_enter = !take_lock();
     state.callers += may_enter;
     give_up_lock();
     pthread_mutex_unlock(&state.mutex);

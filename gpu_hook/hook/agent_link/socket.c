@@ -29,13 +29,22 @@ int socket_move_away(int descriptor)
 }
 
 /* By statx, since fstat is a symbol of newer glibc only. */
-struct socket_owned socket_own(int descriptor)
+struct socket_owned socket_own_sized(int descriptor, uint64_t *bytes)
 {
     struct statx found;
-    if (descriptor < 0 || statx(descriptor, "", AT_EMPTY_PATH, STATX_INO, &found) != 0)
+    *bytes = 0;
+    if (descriptor < 0 ||
+        statx(descriptor, "", AT_EMPTY_PATH, STATX_INO | STATX_SIZE, &found) != 0)
         return SOCKET_NONE;
+    *bytes = found.stx_size;
     return (struct socket_owned){
         descriptor, (uint64_t)found.stx_dev_major << 32 | found.stx_dev_minor, found.stx_ino};
+}
+
+struct socket_owned socket_own(int descriptor)
+{
+    uint64_t bytes;
+    return socket_own_sized(descriptor, &bytes);
 }
 
 bool socket_is_ours(const struct socket_owned *owned)

@@ -61,6 +61,8 @@ struct socket_owned {
 #define SOCKET_NONE ((struct socket_owned){.descriptor = -1})
 
 struct socket_owned socket_own(int descriptor);
+/* The same, with the file's size at that moment; 0 where the answer is SOCKET_NONE. */
+struct socket_owned socket_own_sized(int descriptor, uint64_t *bytes);
 bool socket_is_ours(const struct socket_owned *owned);
 
 /* Close the descriptor if it still is the hook's; then it is SOCKET_NONE. Safe in a fork

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -48,7 +51,7 @@ def grant(node: Any) -> None:
 
 def test_a_process_waits_before_cuda_while_its_kernel_moves(a_node: Any, an_entrance: Entrance) -> None:
     grant(a_node)
-    an_entrance.close("another device")
+    an_entrance.close()
     program = a_node.program()
     program.ask("init()")
     until(says(a_node.log, "event=waits_for_move"))
@@ -59,7 +62,7 @@ def test_a_process_waits_before_cuda_while_its_kernel_moves(a_node: Any, an_entr
 
 
 def test_an_interrupt_ends_the_wait_for_a_moves_end(a_node: Any, an_entrance: Entrance) -> None:
-    an_entrance.close("another device")
+    an_entrance.close()
     program = a_node.program()
     program.ask("stopped(init)")
     until(says(a_node.log, "event=waits_for_move"))
@@ -72,7 +75,7 @@ def test_an_interrupt_ends_the_wait_for_a_moves_end(a_node: Any, an_entrance: En
 
 
 def test_a_signal_that_is_no_interrupt_leaves_a_process_waiting(a_node: Any, an_entrance: Entrance) -> None:
-    an_entrance.close("another device")
+    an_entrance.close()
     program = a_node.program()
     program("signal.signal(signal.SIGUSR1, lambda *_: None) and None")
     program.ask("init()")
@@ -94,7 +97,7 @@ def test_a_process_is_seen_from_its_beginning_of_cuda_until_it_has_registered(
     assert an_entrance.find_inside() == program.pid
     grant(a_node)
     until(lambda: an_entrance.find_inside() is None)
-    an_entrance.close("another device")
+    an_entrance.close()
     assert program("init()") == 0, "it has begun already"
 
 
@@ -109,16 +112,38 @@ def test_the_child_of_a_fork_waits_by_itself(a_node: Any, an_entrance: Entrance)
     program = a_node.program()
     assert program("init()") == 0
     until(says(a_node.log, "event=registered"))
-    an_entrance.close("another device")
+    an_entrance.close()
     program.ask("os.waitpid(os.fork() or os._exit(init()), 0)[1]")
     until(says(a_node.log, "event=waits_for_move"))
     an_entrance.open()
     assert program.answer() >> 8 == NOT_INITIALIZED, "as the driver says in the child of a process that has begun"
 
 
+def test_a_process_takes_its_lock_before_it_reads_whether_its_kernel_moves(
+    a_node: Any, tmp_path: Path, an_entrance: Entrance
+) -> None:
+    """The agent writes first, and looks for locks then: so one of both sees the other."""
+    if shutil.which("strace") is None:
+        pytest.skip("no strace: install it")
+    trace = tmp_path / "trace"
+    code = "import ctypes; assert ctypes.CDLL('libcuda.so.1').cuInit(0) == 0"
+    command = ["strace", "-o", str(trace), "-e", "trace=openat,fcntl,statx,readlink,close", sys.executable, "-c", code]
+    done = subprocess.run(command, env=a_node.hooked_env, capture_output=True, text=True)
+    if "PTRACE" in done.stderr:
+        pytest.skip(f"no process may be traced here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    lines = trace.read_text().splitlines()
+    begins = next(at for at, line in enumerate(lines) if "/entrance" in line)
+    number = lines[begins].split()[-1]
+    calls = [line.split("(")[0] for line in lines[begins : begins + 3]]
+    assert calls == ["openat", "fcntl", "statx"]
+    assert all(f"({number}, " in line for line in lines[begins + 1 : begins + 3])
+    assert "F_SETLK" in lines[begins + 1]
+
+
 @pytest.mark.soak(alone="waits half a minute")
 def test_without_an_agent_a_process_does_not_wait_for_ever(a_node: Any, an_entrance: Entrance) -> None:
-    an_entrance.close("another device")
+    an_entrance.close()
     program = a_node.program()
     assert program("init()") == NOT_READY
     assert an_entrance.find_inside() is None
