@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remov
 from jupyter_aliquot.gpu_hook.paths import PathError, RuntimeDir, softgpu_driver, softgpu_state_path
 
 MIB = 1 << 20
+_FUTEX = {"x86_64": "202", "aarch64": "98"}
 # A large block that is swapped, and a small one that only a checkpoint takes off the device.
 CLIENT = """
 import ctypes, os, sys
@@ -35,6 +37,10 @@ for size in (64 << 20, 512 << 10):
     blocks.append((pointer, data))
 print("ready", flush=True)
 for line in sys.stdin:
+    if line.strip() != "look":
+        print("asks", flush=True)
+        print(getattr(cuda, line.strip())(ctypes.byref(ctypes.c_uint64())), flush=True)
+        continue
     whole = True
     for pointer, data in blocks:
         back = ctypes.create_string_buffer(len(data))
@@ -101,11 +107,23 @@ class ARing:
         self.node.until(lambda: self.state() == "checkpointed" or None, 30)
 
     def look(self) -> str:
+        self.tell("look")
+        return self.answer()
+
+    def tell(self, word: str) -> None:
         assert self.client.stdin is not None
-        assert self.client.stdout is not None
-        self.client.stdin.write("look\n")
+        self.client.stdin.write(f"{word}\n")
         self.client.stdin.flush()
+
+    def answer(self) -> str:
+        assert self.client.stdout is not None
         return self.client.stdout.readline().strip()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether the first thread of the kernel sleeps on a futex."""
+        number = Path(f"/proc/{self.client.pid}/syscall").read_text().split()[0]
+        return number == _FUTEX[os.uname().machine]
 
 
 @pytest.fixture
@@ -130,6 +148,20 @@ def test_a_kernel_that_stays_swapped_is_checkpointed_and_its_next_call_brings_it
     a_ring.save()
     assert a_ring.holder.ask("wake", kernel_id="k")["ok"]
     a_ring.node.until(lambda: a_ring.state() == "resident" or None, 30)
+    assert a_ring.look() == "True"
+
+
+@pytest.mark.parametrize("question", ["cuCtxGetDevice", "cuCtxGetCurrent", "cuCtxSynchronize"])
+def test_a_passing_call_of_a_checkpointed_kernel_waits_until_another_wants_it(a_ring: ARing, question: str) -> None:
+    """The driver holds each call of a checkpointed process, and this one asks for no restore."""
+    a_ring.save()
+    a_ring.tell(question)
+    assert a_ring.answer() == "asks"
+    a_ring.node.until(lambda: a_ring.is_waiting or None, 30)
+    assert a_ring.state() == "checkpointed"
+    assert a_ring.node.kernel()["residency"]["waits"] is None
+    assert a_ring.holder.ask("wake", kernel_id="k")["ok"]
+    assert a_ring.answer() == "0"
     assert a_ring.look() == "True"
 
 
