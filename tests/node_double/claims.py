@@ -24,10 +24,9 @@ class Claims:
         self._claims: dict[tuple[str, str], Object] = {}
         self._slices: list[Object] = []
 
-    def look(self, pods: list[Object]) -> None:
-        """Read them, and let go of users that are no more. A claim without users is free again."""
-        found = self._api.call("GET", f"{GROUP}/resourceclaims").get("items") or []
-        self._slices = self._api.call("GET", f"{GROUP}/resourceslices").get("items") or []
+    def look(self, found: list[Object], slices: list[Object], pods: list[Object]) -> None:
+        """Take them, and let go of users that are no more. A claim without users is free again."""
+        self._slices = slices
         self._claims = {(one["metadata"]["namespace"], one["metadata"]["name"]): one for one in found}
         alive = {one["metadata"]["uid"] for one in pods if (one.get("status") or {}).get("phase") not in _ENDED}
         for claim in found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -16,7 +17,10 @@ Object = dict[str, Any]
 
 _LOOK_SECONDS = 0.5  # between two looks where nothing changes: nodes fall silent without a word
 _PAUSE_SECONDS = 0.02  # several changes, one look
-_FOLLOWED = ("/api/v1/nodes", "/api/v1/pods", f"{GROUP}/resourceclaims", f"{GROUP}/resourceslices")
+_LEASES_SECONDS = 0.25  # between two looks at the nodes' leases, most of which only renew one
+_NODES, _PODS = "/api/v1/nodes", "/api/v1/pods"
+_CLAIMS, _SLICES = f"{GROUP}/resourceclaims", f"{GROUP}/resourceslices"
+_FOLLOWED = (_NODES, _PODS, _CLAIMS, _SLICES)
 _ENDED = ("Succeeded", "Failed")
 _GONE = "PodGC: node no longer exists"
 _CLOSED = "Taint manager: deleting due to NoExecute taint"
@@ -30,13 +34,18 @@ class ControlDouble:
         self._silence_seconds = silence_seconds
         self._claims = Claims(self._api)
         self._renewed: dict[str, tuple[str, float]] = {}
+        self._leases_at = 0.0
+        self._guard = threading.Lock()
+        # guarded by _guard: what the watches told, by path and uid; the paths that were listed
+        self._seen: dict[str, dict[str, Object]] = {path: {} for path in _FOLLOWED}
+        self._listed: set[str] = set()
         self._ended = threading.Event()
         self._changed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="control-double", daemon=True)
 
     def __enter__(self) -> ControlDouble:
         for path in _FOLLOWED:
-            words = (self._api, path, lambda *_: self._changed.set(), self._ended, _LOOK_SECONDS)
+            words = (self._api, path, partial(self._told, path), self._ended, _LOOK_SECONDS, partial(self._lists, path))
             threading.Thread(target=follow, args=words, daemon=True).start()
         self._thread.start()
         return self
@@ -45,6 +54,20 @@ class ControlDouble:
         self._ended.set()
         self._changed.set()
         self._thread.join()
+
+    def _told(self, path: str, kind: str, one: Object) -> None:
+        uid = one["metadata"]["uid"]
+        with self._guard:
+            if kind == "DELETED":
+                self._seen[path].pop(uid, None)
+            else:
+                self._seen[path][uid] = one
+        self._changed.set()
+
+    def _lists(self, path: str) -> None:
+        with self._guard:
+            self._listed.add(path)
+        self._changed.set()
 
     def _run(self) -> None:
         while not self._ended.wait(_PAUSE_SECONDS):
@@ -56,9 +79,11 @@ class ControlDouble:
                 continue  # the server is away
 
     def _look(self) -> None:
-        nodes = self._api.call("GET", "/api/v1/nodes").get("items") or []
-        pods = self._api.call("GET", "/api/v1/pods").get("items") or []
-        self._claims.look(pods)
+        with self._guard:
+            if self._listed != set(_FOLLOWED):
+                return
+            nodes, pods, claims, slices = (list(self._seen[path].values()) for path in _FOLLOWED)
+        self._claims.look(claims, slices, pods)
         self._mark_silent(nodes)
         self._collect(pods, {one["metadata"]["name"] for one in nodes})
         self._close(pods, {one["metadata"]["name"]: one for one in nodes})
@@ -101,7 +126,8 @@ class ControlDouble:
             return
         others = [one for one in before if one["type"] != "PodScheduled"]
         try:
-            self._api.call("PATCH", f"{_path(pod)}/status", {"status": {"conditions": [*others, told]}}, MERGE)
+            status = {"status": {"conditions": [*others, told]}}
+            pod["status"] = self._api.call("PATCH", f"{_path(pod)}/status", status, MERGE)["status"]
             if reason == "Unschedulable":
                 self._tell(pod, message)
         except Refused as error:
@@ -123,12 +149,23 @@ class ControlDouble:
         """Remove the pods of nodes that are no more, as the pod garbage collector does after a while."""
         taken = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
         for pod in pods:
-            if pod["spec"].get("nodeName") in {None, "", *nodes}:
+            node = pod["spec"].get("nodeName")
+            if node in {None, "", *nodes} or self._is_node_there(node):
                 continue
             conditions = [*((pod.get("status") or {}).get("conditions") or ()), taken | {"message": _GONE}]
             status = {"phase": "Failed", "conditions": conditions}
             self._api.call("PATCH", f"{_path(pod)}/status", {"status": status}, MERGE)
             self._api.call("DELETE", _path(pod), {"gracePeriodSeconds": 0})
+
+    def _is_node_there(self, name: str) -> bool:
+        """Ask the server: the watch of the pods may be ahead of that of the nodes."""
+        try:
+            self._api.call("GET", f"{_NODES}/{name}")
+        except Refused as error:
+            if error.code != 404:
+                raise
+            return False
+        return True
 
     def _close(self, pods: list[Object], nodes: dict[str, Object]) -> None:
         """Delete the pods that do not tolerate a taint of their node with the effect NoExecute."""
@@ -142,6 +179,9 @@ class ControlDouble:
             self._api.call("DELETE", _path(pod))
 
     def _mark_silent(self, nodes: list[Object]) -> None:
+        if time.monotonic() < self._leases_at:
+            return
+        self._leases_at = time.monotonic() + _LEASES_SECONDS
         leases = self._api.call("GET", LEASES).get("items") or []
         renewed = {one["metadata"]["name"]: str(one["spec"].get("renewTime")) for one in leases}
         now = time.monotonic()

@@ -68,6 +68,7 @@ class Kubelet:
         # guarded by _guard: resource to device to its health; and to its plugin's socket
         self._devices: dict[str, dict[str, str]] = {}
         self._endpoints: dict[str, str] = {}
+        self._stubs: dict[str, Any] = {}  # by socket, while its stream of devices is read: a kubelet connects once
         self._streams: list[Any] = []
         # guarded by _guard: (namespace, pod, container) to resource to devices
         self._given: dict[tuple[str, str, str], dict[str, tuple[str, ...]]] = {}
@@ -204,6 +205,10 @@ class Kubelet:
         request = messages.AllocateRequest(
             container_requests=[messages.ContainerAllocateRequest(devices_ids=list(devices))]
         )
+        with self._guard:
+            known = self._stubs.get(endpoint)
+        if known is not None:
+            return known.Allocate(request, timeout=_CALL_SECONDS).container_responses[0]
         with self._channel(endpoint) as channel:
             answer = services.DevicePluginStub(channel).Allocate(request, timeout=_CALL_SECONDS)
         return answer.container_responses[0]
@@ -215,19 +220,29 @@ class Kubelet:
             with self._channel(endpoint) as channel:
                 plugin = services.DevicePluginStub(channel)
                 plugin.GetDevicePluginOptions(messages.Empty(), timeout=_CALL_SECONDS)
-                stream = plugin.ListAndWatch(messages.Empty())
-                with self._guard:
-                    self._streams.append(stream)
-                for answer in stream:
-                    with self._guard:
-                        self._devices[resource] = {device.ID: device.health for device in answer.devices}
-                    self._changed()
+                self._read(resource, endpoint, plugin)
         except grpc.RpcError:
             pass
         with self._guard:
             devices = self._devices.get(resource, {})
             devices.update(dict.fromkeys(devices, "Unhealthy"))
         self._changed()
+
+    def _read(self, resource: str, endpoint: str, plugin: Any) -> None:
+        messages, _, _, _ = stubs()
+        stream = plugin.ListAndWatch(messages.Empty())
+        with self._guard:
+            self._streams.append(stream)
+            self._stubs[endpoint] = plugin
+        try:
+            for answer in stream:
+                with self._guard:
+                    self._devices[resource] = {device.ID: device.health for device in answer.devices}
+                self._changed()
+        finally:
+            with self._guard:
+                if self._stubs.get(endpoint) is plugin:
+                    del self._stubs[endpoint]
 
     @contextmanager
     def _channel(self, endpoint: str) -> Iterator[Any]:

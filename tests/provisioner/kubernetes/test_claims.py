@@ -121,7 +121,8 @@ def test_a_claim_cannot_be_changed_and_has_at_most_256_users(a_double: ApiDouble
     users = [{"resource": "pods", "name": f"p{number}", "uid": str(number)} for number in range(257)]
     with pytest.raises(Failure, match="Too many: 257: must have at most 256 items"):
         world.store.replace(CLAIMS, "default", "shared", {"status": {"reservedFor": users}}, "status")
-    Claims(ApiClient(a_double.url)).look([])  # without users nothing is changed
+    found, _ = world.store.list(CLAIMS, "default")
+    Claims(ApiClient(a_double.url)).look(found, [], [])  # without users nothing is changed
     assert world.status("shared") == {}
 
 
