@@ -80,6 +80,8 @@ class CheckpointHelper:
         async with self._turn:
             for pid in pids:
                 state = await self._state(pid)
+                if state is ProcessState.FAILED:
+                    raise CheckpointError(f"the driver has given process {pid} up", is_fatal=True)
                 if state is ProcessState.CHECKPOINTED:
                     await self._act("restore", pid, ProcessState.LOCKED, gpus=gpus)
             for pid in pids:

@@ -397,6 +397,12 @@ def test_a_kernel_that_the_driver_gives_up_is_told_as_lost(a_ring: ARing) -> Non
     residency = a_ring.kernel("a")["residency"]
     assert (residency["state"], residency["is_lost"], residency["refusal"]) == ("checkpointed", True, reason)
     assert residency["waits"]["expected_seconds"] is None
+    a_ring.node.end(signal.SIGTERM)
+    a_ring.start()
+    pid = a_ring.processes["a"].process.pid
+    want = f"its GPU memory is lost: the driver has given process {pid} up. Restart the kernel"
+    assert a_ring.holder.ask("wake", kernel_id="a")["ok"]
+    a_ring.node.until(lambda: waits_because(a_ring, "a") == want or None, 30)
     a_ring.processes["a"].close()
     a_ring.node.until(lambda: not a_ring.kernel("a")["residency"]["is_lost"] or None, 30)
 
