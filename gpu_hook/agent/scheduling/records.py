@@ -179,7 +179,7 @@ class LeaseRecord:
         self._note_lapsed(facts, now.monotonic)
         wanted = self.kernel.credit_queues.wanted_bytes
         want = self._want(state, bool(wanted), now.monotonic)
-        is_late = self.retry_at > now.monotonic or facts.is_lost
+        is_late = self.retry_at > now.monotonic or facts.is_lost or self._lacks_processes
         self.is_postponed = want is not Want.NONE and state is State.SWAPPED and is_late
         if want is Want.NONE:
             self.wants_since = None
@@ -303,10 +303,17 @@ class LeaseRecord:
             return Reason.COMPUTE
         return Reason.RELOCATING if self.is_relocating else Reason.QUEUE
 
+    @property
+    def _lacks_processes(self) -> bool:
+        """Return whether its contexts are saved, and its processes not back after the agent's restart."""
+        return self.facts.state is KernelState.CHECKPOINTED and self.kernel.is_expecting
+
     def postponement(self, now: float) -> Wait:
         """Return what a kernel waits for whose memory could not come back."""
         if self.facts.is_lost:
             return Wait(self.kernel.kernel_id, Reason.LOST, 1)
+        if self._lacks_processes:
+            return Wait(self.kernel.kernel_id, Reason.COMING, 0)
         return Wait(self.kernel.kernel_id, Reason.REFUSED, 1, expected_seconds=max(0.0, self.retry_at - now))
 
     @property

@@ -174,6 +174,20 @@ def test_the_next_agent_restores_what_the_last_one_saved(a_ring: ARing, number: 
     assert a_ring.look() == "True"
 
 
+def test_a_kernel_that_is_wanted_before_its_process_is_back_waits_for_it(a_ring: ARing) -> None:
+    """A restore of no process would be done at once, and leave the contexts where they are."""
+    a_ring.save()
+    a_ring.node.end(signal.SIGTERM)
+    a_ring.client.send_signal(signal.SIGSTOP)
+    a_ring.start()
+    assert a_ring.holder.ask("wake", kernel_id="k")["ok"]
+    a_ring.node.until(lambda: a_ring.node.kernel()["residency"]["waits"] is not None or None, 30)
+    assert a_ring.state() == "checkpointed"
+    a_ring.client.send_signal(signal.SIGCONT)
+    a_ring.node.until(lambda: a_ring.state() == "resident" or None, 30)
+    assert a_ring.look() == "True"
+
+
 def test_a_kernel_that_ends_while_checkpointed_leaves_nothing(a_ring: ARing) -> None:
     a_ring.save()
     a_ring.client.kill()
