@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from jupyter_aliquot.gateway.base.errors import CommandError
+from jupyter_aliquot.gateway.base.errors import CommandError, UsageError
 
 from .files import Installation, is_ours, planned_files
 
@@ -64,9 +64,9 @@ def check_rights() -> None:
 
 
 def check_account_name(name: str) -> None:
-    """Refuse a name that no account can have. Raises CommandError."""
+    """Refuse a name that no account can have. Raises UsageError."""
     if not _ACCOUNT_NAME.fullmatch(name):
-        raise CommandError(f"--user {name!r} is no name of an account. Use lower-case letters, digits, '_' and '-'")
+        raise UsageError(f"--user {name!r} is no name of an account. Use lower-case letters, digits, '_' and '-'")
 
 
 def check_account(name: str) -> None:

@@ -45,6 +45,7 @@ def pick_kernel(kernels: Iterable[Mapping[str, Any]], word: str) -> Mapping[str,
     A name is its id, first letters of it, its notebook, or the notebook's file name. Raises
     NoSuchKernelError.
     """
+    # A kernel without a notebook has an empty label: an empty word names none of these.
     running = [kernel for kernel in kernels if kernel["state"] != "ended"]
     tests: tuple[Callable[[Mapping[str, Any]], bool], ...] = (
         lambda kernel: kernel["id"] == word,
@@ -54,7 +55,7 @@ def pick_kernel(kernels: Iterable[Mapping[str, Any]], word: str) -> Mapping[str,
         lambda kernel: len(word) >= 3 and str(kernel["id"]).startswith(word),
     )
     for is_called_so in tests:
-        found = [kernel for kernel in running if is_called_so(kernel)]
+        found = [kernel for kernel in running if word and is_called_so(kernel)]
         if len(found) == 1:
             return found[0]
         if found:

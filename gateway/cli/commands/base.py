@@ -78,7 +78,20 @@ class Command(Application):
         """Refuse unknown words, which traitlets would ignore. Called by Application.initialize."""
         if argv is not None:
             self.refuse_unknown(argv)
+            argv = self._options_first(argv)
         super().parse_command_line(argv)
+
+    def _options_first(self, argv: list[str]) -> list[str]:
+        """Return the words with the options first: argparse takes other words in one place alone."""
+        if not self.accepts_arguments:
+            return argv
+        takes_value, options, others = self._option_names(), list[str](), list[str]()
+        is_value = False
+        for word in argv:
+            is_option = not is_value and word.startswith("-")
+            (options if is_option or is_value else others).append(word)
+            is_value = is_option and "=" not in word and takes_value.get(word.lstrip("-"), False)
+        return [*options, *others]
 
     def refuse_unknown(self, argv: list[str]) -> None:
         """Raise UsageError for the first word that this command does not understand."""
@@ -93,10 +106,7 @@ class Command(Application):
                 self._refuse_value(waits, word)
                 waits = ""
             elif word.startswith("-"):
-                name, _, value = word.lstrip("-").partition("=")
-                if name not in options:
-                    hint = nearest(f"--{name}", [f"--{option}" for option in options if "." not in option])
-                    raise UsageError(f"no option {word.partition('=')[0]}{hint} (see {self.name} --help)")
+                name, value = self._read_option(word, options)
                 given.append(name)
                 waits = word if options[name] and not value else ""
                 if value:
@@ -106,6 +116,16 @@ class Command(Application):
         if waits:
             raise UsageError(f"option {waits.rstrip('=')} needs a value (see {self.name} --help)")
         self._refuse_together(given)
+
+    def _read_option(self, word: str, options: Mapping[str, bool]) -> tuple[str, str]:
+        """Return an option's name, and the value behind its "=". Raises UsageError."""
+        name, equals, value = word.lstrip("-").partition("=")
+        if name not in options:
+            hint = nearest(f"--{name}", [f"--{option}" for option in options if "." not in option])
+            raise UsageError(f"no option {word.partition('=')[0]}{hint} (see {self.name} --help)")
+        if equals and not options[name]:
+            raise UsageError(f"option --{name} takes no value (see {self.name} --help)")
+        return name, value
 
     def _refuse_together(self, given: list[str]) -> None:
         """Raise UsageError for an option that would be ignored beside, or without, another one."""

@@ -13,6 +13,7 @@ from jupyter_aliquot.gateway.base.errors import CommandError, UsageError
 from jupyter_aliquot.gateway.doctor.deployment import GATEWAY_URL, check_deployment
 from jupyter_aliquot.gateway.doctor.runner import FAIL, OK, WARN, Finding, all_checks, all_well, examine, report
 from jupyter_aliquot.gateway.terminal.tables import console
+from jupyter_aliquot.provisioner.addresses import address_problem
 
 from .base import JSON_FLAG, Command
 
@@ -74,6 +75,8 @@ class DoctorCommand(Command):
         """Called by Application.start."""
         if not 1 <= self.relay_port <= _LAST_PORT:
             raise UsageError(f"--relay-port {self.relay_port} is no port. Use a number from 1 to {_LAST_PORT}")
+        if problem := address_problem(self.gateway_url):
+            raise UsageError(f"--gateway-url: {problem}")
         if self.looks_at_cluster:
             findings = _look_at_cluster(self.namespace, self.relay_port)
         elif self.looks_at_hub:

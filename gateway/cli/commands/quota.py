@@ -65,7 +65,8 @@ class QuotaCommand(_ReportCommand):
     def start(self) -> None:
         """Called by Application.start."""
         if self.extra_args not in ([], [_RELOAD]):
-            raise UsageError(f"{self.extra_args[0]!r} was not expected. Usage: {self.usage}")
+            (word, *_) = self.extra_args[1:] if self.extra_args[0] == _RELOAD else self.extra_args
+            raise UsageError(f"{word!r} was not expected. Usage: {self.usage}")
         report = self.ask("quota/reload", "POST") if self.extra_args else self.ask("quota")
         self.tell(report, quota_table(report))
 

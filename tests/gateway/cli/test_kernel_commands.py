@@ -60,6 +60,11 @@ def test_a_kernel_is_named_by_id_or_notebook(word: str, want: str) -> None:
     assert want in found
 
 
+def test_an_empty_word_names_no_kernel_also_where_one_has_no_notebook() -> None:
+    with pytest.raises(NoSuchKernelError, match="the id or the notebook ''; there are: jkl-5"):
+        pick_kernel([told("jkl-5")], "")
+
+
 @pytest.mark.parametrize(
     ("residency", "want"),
     [

@@ -135,7 +135,7 @@ def test_a_unit_that_an_administrator_wrote_is_not_replaced(tmp_path: Path) -> N
 
 def test_a_name_that_no_account_can_have_is_refused(tmp_path: Path) -> None:
     done = install_service(tmp_path, "--user", "a b")
-    assert (done.returncode, "'a b' is no name of an account" in done.stderr) == (1, True), done.stderr
+    assert (done.returncode, "'a b' is no name of an account" in done.stderr) == (2, True), done.stderr
 
 
 def test_without_root_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
