@@ -180,6 +180,11 @@ class OwnGateway:
         """Check the address before anything is sent there. Raises NoGatewayHere."""
         if problem := address_problem(self.url):
             raise NoGatewayHere(f"{self.address_origin or 'The address'}: {problem}")
+        if not (self.token.isascii() and self.token.isprintable()) or " " in self.token:
+            raise NoGatewayHere(
+                f"The token {self.origin} has characters that no header can carry. Set it as the server printed it, "
+                "without spaces"
+            )
         try:
             if self.account is not None:
                 check_listener(self.url, self.account)
@@ -207,9 +212,7 @@ class OwnGateway:
         except (OSError, ValueError, HTTPException) as error:  # the last: it ended while it answered
             problem = scheme_problem(self.url) if self.url.startswith("http:") else ""
             words = problem and f"the gateway: {problem}"
-            raise NoGatewayHere(
-                words or f"the gateway at {self.url} does not answer: {printable(str(error).strip())}"
-            ) from error
+            raise NoGatewayHere(words or f"the gateway at {self.url} does not answer: {_reason_of(error)}") from error
 
     def _credentials(self) -> dict[str, str]:
         return {"Authorization": f"{self.scheme} {self.token}"} if self.token else {}
@@ -238,6 +241,13 @@ class OwnGateway:
             "\n".join(map(printable, message.splitlines()))
             or f"the gateway at {self.url} answered {error.code} {error.reason}"
         )
+
+
+def _reason_of(error: Exception) -> str:
+    """Return the system's words for an error, without those of urllib around them."""
+    inner = error.reason if isinstance(error, urllib.error.URLError) else error
+    words = inner.strerror if isinstance(inner, OSError) and inner.strerror else str(inner)
+    return printable(str(words).strip())
 
 
 @dataclass(frozen=True)

@@ -252,3 +252,17 @@ def test_a_wrong_token_is_told_with_its_place_and_the_way_to_a_right_one(a_plain
     file.write_text(json.dumps({"url": f"{url}/", "token": "old"}))
     with pytest.raises(GatewayRefusal, match=rf"token of {file} \(403\). Set JUPYTER_GATEWAY_URL to"):
         OwnGateway.find(runtime, tmp_path).ask("status")
+
+
+def test_a_token_that_no_header_carries_is_told_without_it() -> None:
+    [asked] = OwnGateway.elsewhere({"JUPYTER_GATEWAY_URL": "http://host:8888", TOKEN: "secret\nword"})
+    with pytest.raises(NoGatewayHere, match=rf"The token in {TOKEN} has characters that no header can carry") as caught:
+        asked.ask("status")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_port_where_nothing_listens_is_told_in_the_systems_words() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    with pytest.raises(NoGatewayHere, match=r"does not answer: Connection refused$"):
+        OwnGateway(f"http://127.0.0.1:{port}/", "t").ask("status")
