@@ -14,7 +14,6 @@ import signal
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +103,7 @@ async def start_relay(runtime: RuntimeDir, request: RelayRequest) -> RelayRecord
     The relay host must run (ensure_relay_host). If the caller is cancelled meanwhile, the relay is
     ended again. The host refuses with ``exists`` when the kernel has a living relay.
     """
-    header = {"op": "start", "request": asdict(request)}
+    header = {"op": "start", "request": vars(request)}
     answer = await _ask(runtime.relay_socket, header, "the relay host")
     return _record(runtime.relay(request.kernel_id), answer)
 
