@@ -5,6 +5,7 @@ The answers are those of a control plane of 1.36. One device a request, of the s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .cluster import MERGE, ApiClient, Refused
@@ -19,8 +20,10 @@ _ENDED = ("Succeeded", "Failed")
 class Claims:
     """The claims and slices at one look."""
 
-    def __init__(self, api: ApiClient) -> None:
+    def __init__(self, api: ApiClient, note: Callable[[Object], None] = lambda _: None) -> None:
+        """*note* is called with each claim that was changed here."""
         self._api = api
+        self._note = note
         self._claims: dict[tuple[str, str], Object] = {}
         self._slices: list[Object] = []
 
@@ -97,7 +100,9 @@ class Claims:
         if status:
             self._finalize(path, [_FINALIZER])
         gone = {key: None for key in (claim.get("status") or {}) if key not in status}
-        claim["status"] = self._api.call("PATCH", f"{path}/status", {"status": {**gone, **status}}, MERGE)["status"]
+        answer = self._api.call("PATCH", f"{path}/status", {"status": {**gone, **status}}, MERGE)
+        claim["status"] = answer["status"]
+        self._note(answer)
         if not status:
             self._finalize(path, [])
 

@@ -42,21 +42,32 @@ class ApiClient:
         """Return an answer, by the connection that this thread's calls share. Raises Refused."""
         if self.is_cut:
             raise Refused(0, "the cable is cut")
-        connection = self._connection()
         headers = {"User-Agent": "Python-urllib", "Content-Type": kind}
         headers |= {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        data = None if body is None else json.dumps(body).encode()
         try:
-            connection.request(method, path, None if body is None else json.dumps(body).encode(), headers)
-            answer = connection.getresponse()
-            text = answer.read()
+            answer, text = self._asked(method, path, data, headers)
         except (OSError, http.client.HTTPException) as error:
-            connection.close()  # the next call connects again
             raise Refused(0, str(error)) from error
         self._kept.used = time.monotonic()
         if answer.status >= 400:
             raise Refused(answer.status, text.decode(errors="replace"))
         found = json.loads(text) if text else {}
         return found if isinstance(found, dict) else {}
+
+    def _asked(self, method: str, path: str, data: bytes | None, headers: dict[str, str]) -> tuple[Any, bytes]:
+        """Return an answer and its text. A read is asked for anew where the server had ended a kept connection."""
+        connection = self._connection()
+        is_kept = connection.sock is not None
+        try:
+            connection.request(method, path, data, headers)
+            answer = connection.getresponse()
+            return answer, answer.read()
+        except (OSError, http.client.HTTPException):
+            connection.close()  # the next call connects again
+            if not is_kept or method != "GET" or self.is_cut:
+                raise
+            return self._asked(method, path, data, headers)
 
     def _connection(self) -> http.client.HTTPConnection:
         """Return this thread's connection, which connects with its next request if it was idle for long."""

@@ -32,7 +32,7 @@ class ControlDouble:
     def __init__(self, url: str, token: str = "", silence_seconds: float = 5.0) -> None:
         self._api = ApiClient(url, token)
         self._silence_seconds = silence_seconds
-        self._claims = Claims(self._api)
+        self._claims = Claims(self._api, partial(self._changed_here, _CLAIMS))
         self._renewed: dict[str, tuple[str, float]] = {}
         self._leases_at = 0.0
         self._guard = threading.Lock()
@@ -58,11 +58,20 @@ class ControlDouble:
     def _told(self, path: str, kind: str, one: Object) -> None:
         uid = one["metadata"]["uid"]
         with self._guard:
+            known = self._seen[path].get(uid)
             if kind == "DELETED":
                 self._seen[path].pop(uid, None)
-            else:
+            elif known is None or _version(known) <= _version(one):
                 self._seen[path][uid] = one
         self._changed.set()
+
+    def _changed_here(self, path: str, answer: Object) -> None:
+        """Take the answer to a change of the double's own, which is ahead of the watch, as a scheduler assumes it."""
+        uid = answer["metadata"]["uid"]
+        with self._guard:
+            known = self._seen[path].get(uid)
+            if known is not None and _version(known) <= _version(answer):
+                self._seen[path][uid] = answer
 
     def _lists(self, path: str) -> None:
         with self._guard:
@@ -127,7 +136,9 @@ class ControlDouble:
         others = [one for one in before if one["type"] != "PodScheduled"]
         try:
             status = {"status": {"conditions": [*others, told]}}
-            pod["status"] = self._api.call("PATCH", f"{_path(pod)}/status", status, MERGE)["status"]
+            answer = self._api.call("PATCH", f"{_path(pod)}/status", status, MERGE)
+            self._changed_here(_PODS, answer)
+            pod["status"] = answer["status"]
             if reason == "Unschedulable":
                 self._tell(pod, message)
         except Refused as error:
@@ -194,6 +205,10 @@ class ControlDouble:
                 told = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
                 told["message"] = "Kubelet stopped posting node status."
                 self._api.call("PATCH", f"/api/v1/nodes/{name}/status", {"status": {"conditions": [told]}}, MERGE)
+
+
+def _version(one: Object) -> int:
+    return int(one["metadata"]["resourceVersion"])
 
 
 def _path(pod: Object) -> str:
