@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 import random
 import uuid
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -18,10 +17,9 @@ from http import HTTPStatus
 
 from jupyter_aliquot.gateway.base.clock import Clock
 from jupyter_aliquot.gateway.base.lead import ALONE, Lead
+from jupyter_aliquot.gateway.scheduling.foreseeing.more_gpus import waiting_gpus
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
-from jupyter_aliquot.gateway.scheduling.wait_reason import WaitCode
 from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus
-from jupyter_aliquot.gpu_hook.placement.placement import WHOLE
 from jupyter_aliquot.gpu_hook.waiting import end_task
 from jupyter_aliquot.provisioner.kubernetes.client import (
     ClusterAwayError,
@@ -53,9 +51,6 @@ from .vacating import GoingGpu, HolderEnds, Vacating
 _LOOK_SECONDS = 1.0
 _UNTOLD_SECONDS = 10.0
 _UNTOLD_DEVICE_SECONDS = 120.0
-_NO_GPU_HELPS = (WaitCode.TEAM_QUOTA, WaitCode.REPLACED_KERNEL, WaitCode.EVICTING, WaitCode.LOCALITY)
-# A kernel that waits this long does not wait for the next look of the planner alone.
-_PATIENCE_SECONDS = 2.0
 
 
 class HolderKeeper:
@@ -87,6 +82,7 @@ class HolderKeeper:
         self._pods = Collection("/api/v1", "pods", cluster.namespace, selector)
         self._untold = _Untold(self._pods, clock)
         self._seen: set[str] = set()  # names of holders
+        self._names: set[str] = set()  # of the GPUs that the cluster gave
         self._claimed: set[str] = set()  # holders that have their claims
         self._is_prepared = False
         self._problem = ""
@@ -202,7 +198,8 @@ class HolderKeeper:
         use = {name: self._is_used(device, used, name in going) for name, device in held.items()}
         holders = self._shut(read_holders(pods.values(), use), held, snapshot)
         pool = self._settings.pool
-        waiting = waiting_gpus(snapshot, now, pool.most)
+        self._names |= {device.name for device in held.values()}
+        waiting = waiting_gpus(snapshot, now, pool.most, self._names)
         state = PoolState(pool, holders, waiting, now, self._spare_since, watch.is_current)
         self._spare_since = {one.uid: self._spare_since.get(one.uid, now) for one in spare_holders(state)}
         leaving = {one.name for one in holders if one.phase in (HolderPhase.LEAVING, HolderPhase.OVER)}
@@ -365,21 +362,3 @@ def taken_devices(devices: Iterable[DeviceStatus], snapshot: AdmissionSnapshot) 
     return {
         quota.uuid: held.grant.node for held in snapshot.holdings for quota in held.grant.quotas if quota.uuid in taken
     }
-
-
-def waiting_gpus(snapshot: AdmissionSnapshot, now: float, most: int) -> int:
-    """Return how many more whole GPUs would let all waiting kernels start, those that return apart.
-
-    Kernels are left out that need more than *most*, or that wait for anything but a GPU.
-    """
-    helpless = {one.kernel_id for one in snapshot.queue if one.why.code in _NO_GPU_HELPS}
-    waits = [
-        one.request.gpus.hundredths
-        for one in snapshot.pending
-        if one.devices is None
-        and now - one.since >= _PATIENCE_SECONDS
-        and one.kernel_id not in helpless
-        and one.request.gpus.hundredths <= most * WHOLE
-    ]
-    whole = sum(math.ceil(hundredths / 100) for hundredths in waits if hundredths >= 100)
-    return whole + math.ceil(sum(hundredths for hundredths in waits if hundredths < 100) / 100)

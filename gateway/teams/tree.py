@@ -61,6 +61,12 @@ class TeamTree:
         """Return a copy, to which its owner may ``add`` until others see it."""
         return replace(self, own=dict(self.own), _used=dict(self._used))
 
+    def with_gpus(self, model: str, more: int) -> TeamTree:
+        """Return the tree with more GPUs of a model, of which teams are owed none."""
+        known = {key: quota for key, quota in self._known.items() if key != (ROOT, model)}
+        gpus = {**self.gpus, model: self.gpus.get(model, 0) + more}
+        return replace(self, gpus=gpus, _known=known, _most={})
+
     def add(self, team: str, model: str, more: int) -> None:
         """Count so much more for a team, and for those above it, in place. Only for the owner of a draft."""
         self.own[team, model] = self.own.get((team, model), 0) + more

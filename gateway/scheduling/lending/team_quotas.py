@@ -186,6 +186,10 @@ class TeamQuotas:
         """Return the quotas once this grant holds its parts again."""
         return replace(self, tree=self.tree.plus(self.uses_of(holding)))
 
+    def with_gpus(self, model: str, more: int) -> TeamQuotas:
+        """Return the quotas as if there were so many hundredths more of a model."""
+        return replace(self, tree=self.tree.with_gpus(model, more))
+
     def may_take(self, claimant: Claimant, uuids: Iterable[str]) -> bool:
         """Return whether the claimant's team may take what it needs of the models of these devices."""
         return {self._model(uuid) for uuid in uuids}.issubset(self.allowed(claimant))

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -19,14 +18,12 @@ from traitlets.config import Config
 
 from jupyter_aliquot.gateway.base.clock import SystemClock
 from jupyter_aliquot.gateway.containers.holders import HolderPods
-from jupyter_aliquot.gateway.nodes.holders import HolderKeeper, waiting_gpus
+from jupyter_aliquot.gateway.nodes.holders import HolderKeeper
 from jupyter_aliquot.gateway.nodes.vacating import LAST_SECONDS, Vacating
 from jupyter_aliquot.gateway.scheduling.cordons import Cordon
 from jupyter_aliquot.gateway.scheduling.ledger import Device, Holding, KernelRef, LedgerSnapshot, Node
 from jupyter_aliquot.gateway.scheduling.planner import Pending
-from jupyter_aliquot.gateway.scheduling.queue import QueueEntry
 from jupyter_aliquot.gateway.scheduling.snapshot import AdmissionSnapshot
-from jupyter_aliquot.gateway.scheduling.wait_reason import WaitReason, apart, team_quota
 from jupyter_aliquot.gpu_hook.client.reports import DeviceStatus
 from jupyter_aliquot.provisioner.kubernetes.client import OPENED, ClusterAwayError, ClusterClient, Collection, Object
 from jupyter_aliquot.provisioner.kubernetes.permissions import PERMISSIONS
@@ -331,20 +328,6 @@ def test_kai_is_told_the_guarantee_that_is_set_now(a_double: ApiDouble) -> None:
             await until(lambda: told() == [want])
 
         scene.run(act)
-
-
-def test_fractions_share_a_gpu_and_kernels_that_just_came_are_not_counted() -> None:
-    assert waiting_gpus(queue(25, 50, 50, 100, 250), 0.0, 9) == 1 + 3 + 2
-    assert waiting_gpus(queue(), 0.0, 9) == 0
-    assert waiting_gpus(queue(100), EARLY + 1, 9) == 0
-
-
-@pytest.mark.parametrize("why", [partial(team_quota, detail="the team has its limit"), partial(apart, seconds=60)])
-def test_kernels_that_no_further_gpu_lets_start_are_not_counted(why: Callable[[Request], WaitReason]) -> None:
-    now = queue(100, 200, 900)
-    (one, *_) = now.pending
-    entry = QueueEntry("k0", "ada", one.request, "", 1, 3, why(one.request), EARLY)
-    assert waiting_gpus(replace(now, queue=(entry,)), 0.0, 8) == 2
 
 
 def test_a_cordoned_gpu_is_no_help_to_a_kernel_that_waits(a_double: ApiDouble) -> None:
