@@ -16,7 +16,7 @@ from tornado.httpclient import HTTPClientError, HTTPRequest, HTTPResponse
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 from tornado.websocket import WebSocketClientConnection, WebSocketError, websocket_connect
 
-from jupyter_aliquot.provisioner.addresses import scheme_problem
+from jupyter_aliquot.provisioner.addresses import is_of_tls, scheme_problem
 
 from .errors import ClientError, NoAnswerError
 from .server import Server
@@ -58,7 +58,7 @@ class HttpTransport:
         Raises NoAnswerError, and ClientError where the port speaks another scheme: trying again does not help.
         """
         server = self._server
-        await self._check_before()
+        server.check_listener()
         headers = {**server.headers(), "Accept": "application/json, text/plain;q=0.9, */*;q=0.1"}
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -79,7 +79,7 @@ class HttpTransport:
             self._has_answered = True
             return answer
         except (HTTPClientError, OSError, ValueError) as error:
-            await self._check_scheme()
+            await self._check_scheme(error)
             raise NoAnswerError(_no_answer(server, method, path, error)) from error
         finally:
             client.close()
@@ -87,7 +87,7 @@ class HttpTransport:
     async def open(self, path: str, query: tuple[tuple[str, str], ...] = ()) -> WebSocketClientConnection | RawAnswer:
         """Open a websocket. Returns the server's answer where it refused. Raises as `send`."""
         server = self._server
-        await self._check_before()
+        server.check_listener()
         request = HTTPRequest(
             server.websocket_address(path, query),
             headers=dict(server.headers()),
@@ -106,20 +106,19 @@ class HttpTransport:
         except HTTPClientError as error:
             if error.response is not None:
                 return _raw(error.response)
+            await self._check_scheme(error)
             raise NoAnswerError(_no_answer(server, "GET", path, error)) from error
         except (WebSocketError, OSError, ValueError) as error:
-            await self._check_scheme()
+            await self._check_scheme(error)
             raise NoAnswerError(_no_answer(server, "GET", path, error)) from error
 
-    async def _check_before(self) -> None:
-        self._server.check_listener()
-        if self._server.url.startswith("https:"):  # a port of plain HTTP would let the handshake wait
-            await self._check_scheme()
-
-    async def _check_scheme(self) -> None:
-        """Raise ClientError where the port speaks another scheme."""
-        if not self._has_answered and (problem := await asyncio.to_thread(scheme_problem, self._server.url)):
-            raise ClientError(problem)
+    async def _check_scheme(self, error: Exception) -> None:
+        """Raise ClientError where the port speaks another scheme, of which a request failed with *error*."""
+        url = self._server.url
+        # tornado tells a connection that ended, or took too long, by an error of its own.
+        may_be = url.startswith("http:") or isinstance(error, HTTPClientError) or is_of_tls(error)
+        if not self._has_answered and may_be and (problem := await asyncio.to_thread(scheme_problem, url)):
+            raise ClientError(problem) from error
 
 
 def _raw(response: HTTPResponse) -> RawAnswer:

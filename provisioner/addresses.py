@@ -1,7 +1,7 @@
 """Checks of the address of a server: its form, and whether its port speaks the scheme that it names.
 
-A server waits for the rest of what it takes for a request. So a client that speaks TLS to a port of plain HTTP would
-wait until its time is over. No token is sent here.
+A client looks after its request failed, for words that help: a handshake may fail for reasons of its own, as for want
+of a client's certificate. No token is sent here.
 """
 
 from __future__ import annotations
@@ -9,12 +9,21 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-from functools import lru_cache
 from urllib.parse import SplitResult, urlsplit
 
+from .listener import is_loopback
+
 _PATIENCE_SECONDS = 2.0
+_LONGEST_LINE = 1000
 _PORTS = {"http": 80, "https": 443}
 _PLAIN_REQUEST = b"HEAD / HTTP/1.0\r\n\r\n"
+_OF_OTHER_CAUSES = (ssl.SSLCertVerificationError, ConnectionRefusedError, socket.gaierror)
+# A server of TLS answers a plain request so, too.
+_REFUSED = b"400"
+_IN_PLAIN_TEXT = (
+    " only where you trust the network on the way: the token then goes there in plain text, for all to read. Else ask "
+    "an administrator for the server's https address"
+)
 
 
 def address_problem(url: str) -> str:
@@ -27,10 +36,15 @@ def address_problem(url: str) -> str:
     return ""
 
 
+def is_of_tls(error: BaseException) -> bool:
+    """Return whether a request may have failed as the port does not speak TLS."""
+    return isinstance(error, OSError) and not isinstance(error, _OF_OTHER_CAUSES)
+
+
 def scheme_problem(url: str) -> str:
     """Return that the port of an address speaks another scheme, and the right one; empty where none is known to.
 
-    Blocks: for an address with ``https`` that is right for one handshake, else for a few seconds.
+    Blocks for a few seconds. For use once a request has failed.
     """
     parts = _split(url)
     if parts is None or parts.scheme not in _PORTS or not parts.hostname:
@@ -38,16 +52,11 @@ def scheme_problem(url: str) -> str:
     place = (parts.hostname, parts.port or _PORTS[parts.scheme])
     if parts.scheme == "https":
         if not _speaks_tls(place) and _speaks_plain_http(place):
-            return f"{url} does not speak https: its port speaks plain HTTP. Use {_with(parts, 'http')}"
+            risk = "" if is_loopback(parts.hostname) else _IN_PLAIN_TEXT
+            return f"{url} does not speak https: its port speaks plain HTTP. Use {_with(parts, 'http')}{risk}"
     elif _speaks_tls(place):
         return f"{url} does not speak plain HTTP: its port speaks TLS. Use {_with(parts, 'https')}"
     return ""
-
-
-@lru_cache(maxsize=64)
-def first_scheme_problem(url: str) -> str:
-    """Return the same, found once: the answer does not change while a program runs, but for a server that is away."""
-    return scheme_problem(url)
 
 
 def _split(url: str) -> SplitResult | None:
@@ -70,7 +79,7 @@ def _shown(url: str) -> str:
 
 
 def _speaks_tls(place: tuple[str, int]) -> bool:
-    """Return whether a handshake succeeds; the certificate does not matter here."""
+    """Return whether TLS answers a handshake; the certificates do not matter here."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
@@ -79,12 +88,17 @@ def _speaks_tls(place: tuple[str, int]) -> bool:
             context.wrap_socket(plain, server_hostname=place[0]),
         ):
             return True
+    except ssl.SSLError as error:
+        return "ALERT" in (error.reason or "")  # TLS says why it refuses
     except (OSError, ValueError):
         return False
 
 
 def _speaks_plain_http(place: tuple[str, int]) -> bool:
+    """Return whether the port answers a plain request, with anything but a refusal of the request itself."""
     with contextlib.suppress(OSError), socket.create_connection(place, _PATIENCE_SECONDS) as plain:
         plain.sendall(_PLAIN_REQUEST)
-        return plain.recv(5) == b"HTTP/"
+        with plain.makefile("rb") as answer:
+            protocol, _, rest = answer.readline(_LONGEST_LINE).partition(b" ")
+            return protocol.startswith(b"HTTP/") and rest[:3].isdigit() and not rest.startswith(_REFUSED)
     return False

@@ -71,6 +71,11 @@ def listening_accounts(url: str) -> set[int] | None:
     return {uid for one in addresses for uid in _accounts_at(one, port, listeners)}
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether what is sent to a host stays on this machine's loopback."""
+    return bool(_loopback_addresses(host))
+
+
 def account_name(uid: int) -> str:
     """Return the name of an account, or its number."""
     try:

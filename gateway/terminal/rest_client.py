@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from jupyter_core.paths import jupyter_runtime_dir
 
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, find_runtime_dir
-from jupyter_aliquot.provisioner.addresses import address_problem, first_scheme_problem, scheme_problem
+from jupyter_aliquot.provisioner.addresses import address_problem, is_of_tls, scheme_problem
 from jupyter_aliquot.provisioner.errors import AliquotError
 from jupyter_aliquot.provisioner.listener import ListenerError, account_in, check_listener
 
@@ -190,8 +190,6 @@ class OwnGateway:
                 check_listener(self.url, self.account)
         except ListenerError as error:
             raise NoGatewayHere(f"the gateway: {error}") from error
-        if self.url.startswith("https:") and (problem := first_scheme_problem(self.url)):
-            raise NoGatewayHere(f"the gateway: {problem}")
 
     def _send(self, path: str, method: str, body: Any, seconds: float) -> str:
         self._check_address()
@@ -210,9 +208,15 @@ class OwnGateway:
         except urllib.error.HTTPError as error:
             raise GatewayRefusal(error.code, self._words(error)) from error
         except (OSError, ValueError, HTTPException) as error:  # the last: it ended while it answered
-            problem = scheme_problem(self.url) if self.url.startswith("http:") else ""
-            words = problem and f"the gateway: {problem}"
-            raise NoGatewayHere(words or f"the gateway at {self.url} does not answer: {_reason_of(error)}") from error
+            raise NoGatewayHere(self._problem_of(error)) from error
+
+    def _problem_of(self, error: Exception) -> str:
+        """Return why no answer came: the scheme of the address, where that is known to be wrong, or the error."""
+        inner = error.reason if isinstance(error, urllib.error.URLError) else error
+        may_be_scheme = self.url.startswith("http:") or (isinstance(inner, Exception) and is_of_tls(inner))
+        if may_be_scheme and (problem := scheme_problem(self.url)):
+            return f"the gateway: {problem}"
+        return f"the gateway at {self.url} does not answer: {_reason_of(error)}"
 
     def _credentials(self) -> dict[str, str]:
         return {"Authorization": f"{self.scheme} {self.token}"} if self.token else {}

@@ -9,11 +9,13 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, NoGatewayHere, OwnGateway
+from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, NoGatewayHere, OwnGateway, Tls
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
+from jupyter_aliquot.provisioner.addresses import scheme_problem
 
 GATEWAY = {"JUPYTER_GATEWAY_URL": "http://gpu:8888/services/aliquot", "JUPYTER_GATEWAY_AUTH_TOKEN": "t"}
 TOKEN = "JUPYTER_GATEWAY_AUTH_TOKEN"
@@ -222,9 +224,85 @@ def test_https_to_a_server_that_waits_for_a_whole_request_is_said_to_be_plain_ht
         thread.start()
         try:
             with pytest.raises(NoGatewayHere, match="speaks plain HTTP"):
-                OwnGateway(f"https://127.0.0.1:{listening.getsockname()[1]}/", "t").ask("status")
+                OwnGateway(f"https://127.0.0.1:{listening.getsockname()[1]}/", "t").ask("status", seconds=1.0)
         finally:
             thread.join()
+
+
+class BothWays(ThreadingHTTPServer):
+    """A server of TLS which answers a plain request with 400, as nginx, Apache and Go do."""
+
+    context: ssl.SSLContext
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        connection, address = super().get_request()
+        if connection.recv(1, socket.MSG_PEEK) == b"\x16":
+            return self.context.wrap_socket(connection, server_side=True), address
+        connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        connection.shutdown(socket.SHUT_WR)
+        return connection, address
+
+
+def test_a_server_that_wants_a_clients_certificate_is_asked_with_it_and_never_said_to_be_plain_http(
+    tmp_path: Path,
+) -> None:
+    """A handshake without the certificate fails at once, as TLS 1.2 has it."""
+    files = certificates(tmp_path)
+    with BothWays(("127.0.0.1", 0), PlainGateway) as gateway:
+        gateway.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=files["ca"])
+        gateway.context.load_cert_chain(files["cert"], files["key"])
+        gateway.context.verify_mode, gateway.context.maximum_version = ssl.CERT_REQUIRED, ssl.TLSVersion.TLSv1_2
+        threading.Thread(target=gateway.serve_forever, daemon=True).start()
+        url, without = f"https://127.0.0.1:{gateway.server_port}/", Tls(files["ca"])
+        try:
+            with pytest.raises(GatewayRefusal, match="does not know the token"):
+                OwnGateway(url, "t", tls=Tls(files["ca"], files["cert"], files["key"])).ask("status")
+            with pytest.raises(NoGatewayHere, match=r"does not answer: .*ALERT"):
+                OwnGateway(url, "t", tls=without).ask("status")
+        finally:
+            gateway.shutdown()
+
+
+def test_a_plain_answer_that_refuses_the_request_makes_no_port_one_of_plain_http() -> None:
+    """An ingress may end a handshake without a word, as for a name that it does not know."""
+    with BothWays(("127.0.0.1", 0), PlainGateway) as gateway:
+        gateway.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        gateway.context.sni_callback = lambda *of: ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
+        threading.Thread(target=gateway.serve_forever, daemon=True).start()
+        try:
+            with pytest.raises(NoGatewayHere, match="does not answer"):
+                OwnGateway(f"https://127.0.0.1:{gateway.server_port}/", "t").ask("status")
+        finally:
+            gateway.shutdown()
+
+
+def test_a_port_that_speaks_tls_since_the_last_request_is_asked_again(tmp_path: Path) -> None:
+    files = certificates(tmp_path)
+    with HTTPServer(("127.0.0.1", 0), PlainGateway) as gateway:
+        asked = OwnGateway(f"https://127.0.0.1:{gateway.server_port}/", "t", tls=Tls(files["ca"]))
+        threading.Thread(target=gateway.serve_forever, daemon=True).start()
+        try:
+            with pytest.raises(NoGatewayHere, match="speaks plain HTTP"):
+                asked.ask("status")
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(files["cert"], files["key"])
+            gateway.socket = context.wrap_socket(gateway.socket, server_side=True)
+            with pytest.raises(GatewayRefusal, match="does not know the token"):
+                asked.ask("status")
+        finally:
+            gateway.shutdown()
+
+
+def test_plain_http_elsewhere_is_told_with_what_becomes_of_the_token() -> None:
+    with HTTPServer(("0.0.0.0", 0), PlainGateway) as gateway:
+        threading.Thread(target=gateway.serve_forever, daemon=True).start()
+        try:
+            here = scheme_problem(f"https://127.0.0.1:{gateway.server_port}/")
+            assert here.endswith(f"Use http://127.0.0.1:{gateway.server_port}/")
+            there = scheme_problem(f"https://0.0.0.0:{gateway.server_port}/")
+            assert "only where you trust the network on the way: the token then goes there in plain text" in there
+        finally:
+            gateway.shutdown()
 
 
 def test_plain_http_to_a_port_of_tls_is_said_to_be_that(tmp_path: Path) -> None:
