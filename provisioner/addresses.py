@@ -7,6 +7,7 @@ of a client's certificate. No token is sent here.
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import ssl
 from urllib.parse import SplitResult, urlsplit
@@ -15,6 +16,7 @@ from .listener import is_loopback
 
 _PATIENCE_SECONDS = 2.0
 _LONGEST_LINE = 1000
+_SECRET_BEHIND = re.compile("[?#]")
 _PORTS = {"http": 80, "https": 443}
 _PLAIN_REQUEST = b"HEAD / HTTP/1.0\r\n\r\n"
 _OF_OTHER_CAUSES = (ssl.SSLCertVerificationError, ConnectionRefusedError, socket.gaierror)
@@ -28,12 +30,25 @@ _IN_PLAIN_TEXT = (
 
 def address_problem(url: str) -> str:
     """Return what is wrong with the form of an address, and the right form; empty for one that has it."""
-    parts = _split(url)
+    parts, shown = _split(url), shown_address(url)
     if parts is None or parts.scheme not in _PORTS or not parts.hostname or not url.isprintable() or " " in url:
-        return f"{_shown(url)!r} is no address of a server. Write http:// or https:// before HOST:PORT/BASE/"
+        return f"{shown!r} is no address of a server. Write http:// or https:// before HOST:PORT/BASE/"
     if parts.username is not None:
-        return f"{_shown(url)!r} has a user's name in it. Write HOST:PORT alone; a token has a variable of its own"
+        return f"{shown!r} has a user's name in it. Write HOST:PORT alone; a token has a variable of its own"
+    if mark := _SECRET_BEHIND.search(url):
+        return (
+            f"{shown!r} goes on with a {mark[0]!r}. Leave out everything from that on, and set "
+            "JUPYTER_GATEWAY_AUTH_TOKEN to the token"
+        )
     return ""
+
+
+def shown_address(url: str) -> str:
+    """Return what a message may repeat: a password may stand before an "@", and a token behind a "?"."""
+    parts = _SECRET_BEHIND.split(url, maxsplit=1)
+    if "@" in "".join(parts[1:]):
+        return "…"  # the password may have the "?" in it
+    return f"…@{parts[0].rpartition('@')[2]}" if "@" in parts[0] else parts[0]
 
 
 def is_of_tls(error: BaseException) -> bool:
@@ -71,11 +86,6 @@ def _split(url: str) -> SplitResult | None:
 
 def _with(parts: SplitResult, scheme: str) -> str:
     return parts._replace(scheme=scheme).geturl()
-
-
-def _shown(url: str) -> str:
-    """Return what an error may repeat: a password may stand before an "@"."""
-    return f"…@{url.rpartition('@')[2]}" if "@" in url else url
 
 
 def _speaks_tls(place: tuple[str, int]) -> bool:

@@ -36,6 +36,7 @@ from jupyter_aliquot.gateway.terminal.tables import console, ended_table, status
 from jupyter_aliquot.gateway.terminal.watch import watch_view
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query, read_status
 from jupyter_aliquot.gpu_hook.client.reports import NodeStatus, UnreadableReportError
+from jupyter_aliquot.provisioner.addresses import shown_address
 
 from .base import JSON_FLAG, Command
 
@@ -223,7 +224,7 @@ def _named_by(kernels: Iterable[_Answer], status: NodeStatus) -> NodeStatus:
 
 
 def _no_aliquot(gateways: Gateways) -> str:
-    return f"What answers at {gateways.elsewhere[-1].url} is not an Aliquot gateway"
+    return f"What answers at {shown_address(gateways.elsewhere[-1].url)} is not an Aliquot gateway"
 
 
 def _asked_elsewhere(gateways: Gateways, problem: str) -> _Elsewhere:

@@ -201,6 +201,27 @@ def test_an_address_with_a_password_is_told_without_it() -> None:
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        (
+            "http://127.0.0.1:8888/?token=secret",
+            "'http://127.0.0.1:8888/' goes on with a '[?]'. Leave out .* set " + TOKEN,
+        ),
+        ("http://127.0.0.1:8888/lab#secret", "'http://127.0.0.1:8888/lab' goes on with a '#'"),
+        ("host:8888/?token=secret", "'host:8888/' is no address"),
+        ("http://ada:word@host:8888/?token=secret", "'…@host:8888/' has a user's name"),
+        ("http://ada:secret?word@host:8888/", "'…' is no address"),
+    ],
+)
+def test_an_address_with_a_token_is_told_without_it_and_no_request_is_sent(url: str, shown: str) -> None:
+    [asked] = OwnGateway.elsewhere({"JUPYTER_GATEWAY_URL": url})
+    with pytest.raises(NoGatewayHere, match=f"^JUPYTER_GATEWAY_URL: {shown}") as caught:
+        asked.ask("status")
+    assert "secret" not in str(caught.value)
+    assert "word" not in str(caught.value)
+
+
 def test_https_to_a_port_of_plain_http_is_said_to_be_that(a_plain_port: int) -> None:
     [asked] = OwnGateway.elsewhere({"JUPYTER_GATEWAY_URL": f"https://127.0.0.1:{a_plain_port}", TOKEN: "t"})
     with pytest.raises(NoGatewayHere, match=rf"speaks plain HTTP. Use http://127.0.0.1:{a_plain_port}/"):
