@@ -46,9 +46,9 @@ class Server:
                 "http://HOST:PORT/BASE/ or https://…, without a query and without a password. Pass what a "
                 "browser opens, up to the base URL"
             )
-        if not (self.token.isascii() and self.token.isprintable()) or " " in self.token:
+        if not (self.token.isascii() and self.token.isprintable()) or self.token != self.token.strip():
             raise ClientError(
-                "The token has characters that no header can carry. Pass it as the server printed it, without spaces"
+                "The token has characters that no header can carry. Pass it exactly as the server printed it"
             )
 
     def address(self, path: str, query: tuple[tuple[str, str], ...] = ()) -> str:

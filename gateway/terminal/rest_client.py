@@ -180,10 +180,10 @@ class OwnGateway:
         """Check the address before anything is sent there. Raises NoGatewayHere."""
         if problem := address_problem(self.url):
             raise NoGatewayHere(f"{self.address_origin or 'The address'}: {problem}")
-        if not (self.token.isascii() and self.token.isprintable()) or " " in self.token:
+        if not (self.token.isascii() and self.token.isprintable()) or self.token != self.token.strip():
             raise NoGatewayHere(
-                f"The token {self.origin} has characters that no header can carry. Set it as the server printed it, "
-                "without spaces"
+                f"The token {self.origin} has characters that no header can carry. Set it exactly as the "
+                "server printed it"
             )
         try:
             if self.account is not None:

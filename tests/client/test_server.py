@@ -53,11 +53,15 @@ def test_the_refusal_of_an_address_repeats_its_scheme_host_and_path() -> None:
         Server("http://gpu.example.org:8888/base/?token=t")
 
 
-@pytest.mark.parametrize("token", ["a b", "a\nb", "a\r\nX-Header: y", "é"])
+@pytest.mark.parametrize("token", ["secret ", " secret", "a\nb", "a\r\nX-Header: y", "é"])
 def test_a_token_that_no_header_carries_is_refused_and_not_repeated(token: str) -> None:
     with pytest.raises(ClientError) as caught:
         Server("http://h/", token)
     assert token not in str(caught.value)
+
+
+def test_a_token_with_a_space_inside_is_sent_as_jupyter_takes_it() -> None:
+    assert Server("http://gpu.example.org/", "two words").headers() == {"Authorization": "token two words"}
 
 
 def test_the_token_is_in_no_representation() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jupyter_server.auth import IdentityProvider
 
 from jupyter_aliquot.gateway.terminal.rest_client import GatewayRefusal, NoGatewayHere, OwnGateway, Tls
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir
@@ -353,11 +354,28 @@ def test_a_wrong_token_is_told_with_its_place_and_the_way_to_a_right_one(a_plain
         OwnGateway.find(runtime, tmp_path).ask("status")
 
 
-def test_a_token_that_no_header_carries_is_told_without_it() -> None:
-    [asked] = OwnGateway.elsewhere({"JUPYTER_GATEWAY_URL": "http://host:8888", TOKEN: "secret\nword"})
+@pytest.mark.parametrize("token", ["secret\nword", "secret\tword", "sécret", " secret", "secret "])
+def test_a_token_that_no_header_carries_is_told_without_it(token: str) -> None:
+    [asked] = OwnGateway.elsewhere({"JUPYTER_GATEWAY_URL": "http://host:8888", TOKEN: token})
     with pytest.raises(NoGatewayHere, match=rf"The token in {TOKEN} has characters that no header can carry") as caught:
         asked.ask("status")
-    assert "secret" not in str(caught.value)
+    assert token.strip() not in str(caught.value)
+
+
+def test_a_token_with_a_space_inside_is_sent_as_jupyter_takes_it() -> None:
+    heard: list[str | None] = []
+
+    class Gateway(PlainGateway):
+        def do_GET(self) -> None:
+            heard.append(self.headers["Authorization"])
+            super().do_GET()
+
+    with HTTPServer(("127.0.0.1", 0), Gateway) as gateway:
+        threading.Thread(target=gateway.handle_request, daemon=True).start()
+        with pytest.raises(GatewayRefusal):
+            OwnGateway(f"http://127.0.0.1:{gateway.server_port}/", "two words").ask("status")
+    assert heard == ["token two words"]
+    assert IdentityProvider.auth_header_pat.fullmatch("token two words") is not None
 
 
 def test_a_port_where_nothing_listens_is_told_in_the_systems_words() -> None:
