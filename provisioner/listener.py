@@ -76,6 +76,13 @@ def is_loopback(host: str) -> bool:
     return bool(_loopback_addresses(host))
 
 
+def is_this_machine(host: str) -> bool:
+    """Return whether a host is this machine: its loopback, its name, or an address of it. No name server is asked."""
+    if is_loopback(host) or host.lower() == socket.gethostname().lower():
+        return True
+    return any(_is_own(address) for address in _addresses(host))
+
+
 def account_name(uid: int) -> str:
     """Return the name of an account, or its number."""
     try:
@@ -107,6 +114,15 @@ def _addresses(host: str) -> Iterator[ipaddress.IPv4Address | ipaddress.IPv6Addr
         return
     with contextlib.suppress(OSError, UnicodeError):
         yield ipaddress.IPv4Address(socket.inet_aton(host))  # 127.1, or one number: clients take them as well
+
+
+def _is_own(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Return whether this machine has an address: a socket may be bound to no other."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as bound:
+        bound.bind((str(address), 0))
+        return True
+    return False
 
 
 def _accounts_at(address: str, port: int, listeners: list[ListeningSocket]) -> set[int]:

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from jupyter_aliquot.provisioner import listening_sockets
+from jupyter_aliquot.provisioner.listener import is_this_machine
 from jupyter_aliquot.provisioner.listening_sockets import ListeningSocket
 
 BOUND = {"127.0.0.1": socket.AF_INET, "0.0.0.0": socket.AF_INET, "::1": socket.AF_INET6, "::": socket.AF_INET6}
@@ -47,3 +48,19 @@ def test_the_tables_tell_the_same_where_the_kernel_has_no_diagnostics(
 ) -> None:
     monkeypatch.setattr(listening_sockets, "_NETLINK_SOCK_DIAG", 31)  # a family that no kernel has
     assert want_listening <= set(listening_sockets.listening_sockets())
+
+
+@pytest.mark.parametrize(
+    ("host", "want"),
+    [
+        ("localhost", True),
+        ("127.0.0.2", True),
+        ("::1", True),
+        (socket.gethostname().upper(), True),
+        ("192.0.2.1", False),  # of no machine: for documents
+        ("gpu.example.org", False),
+        ("", False),
+    ],
+)
+def test_a_host_is_this_machine_by_its_loopback_its_name_or_an_address_of_its_own(host: str, want: bool) -> None:
+    assert is_this_machine(host) is want

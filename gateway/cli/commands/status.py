@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -37,6 +38,7 @@ from jupyter_aliquot.gateway.terminal.watch import watch_view
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query, read_status
 from jupyter_aliquot.gpu_hook.client.reports import NodeStatus, UnreadableReportError
 from jupyter_aliquot.provisioner.addresses import shown_address
+from jupyter_aliquot.provisioner.listener import is_this_machine
 
 from .base import JSON_FLAG, Command
 
@@ -193,7 +195,7 @@ def _asked_of(gateways: Gateways, here: NodeStatus) -> _OfGateway | _Elsewhere:
     """Return what the gateway adds to the agent's status, or all that a gateway of another machine tells."""
     try:
         gateway, told = gateways.ask("status", _ANSWER_SECONDS)
-        if gateways.elsewhere and not _is_of(told, here):
+        if gateways.elsewhere and not _is_of(told, here, gateway.url):
             return _elsewhere(gateway, told, str(gateways.runtime.path))
         # The status leaves out the kernels that the user ended.
         kernels = gateways.ask("kernels", _ANSWER_SECONDS)[1]["kernels"]
@@ -206,10 +208,16 @@ def _asked_of(gateways: Gateways, here: NodeStatus) -> _OfGateway | _Elsewhere:
         return _OfGateway(problem=_no_aliquot(gateways) if gateways.elsewhere else "")
 
 
-def _is_of(report: _Answer, here: NodeStatus) -> bool:
-    """Return whether a gateway's own node is this machine; machines may have the same name, but not the same GPUs."""
+def _is_of(report: _Answer, here: NodeStatus, url: str) -> bool:
+    """Return whether a gateway's own node is this machine; machines may have the same name, but not the same GPUs.
+
+    A gateway that its agent does not answer knows neither: then its address decides.
+    """
+    own = report["node"]
+    if not own["name"] and own.get("agent") == "unavailable":
+        return is_this_machine(urlsplit(url).hostname or "")
     known, there = {one.uuid for one in here.devices}, {one["uuid"] for one in report["devices"]}
-    return bool(report["node"]["name"] == here.node and (known & there or not known or not there))
+    return bool(own["name"] == here.node and (known & there or not known or not there))
 
 
 def _labels(kernels: Iterable[_Answer]) -> dict[str, str]:

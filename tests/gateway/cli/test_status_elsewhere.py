@@ -162,3 +162,12 @@ def test_a_machine_of_the_same_name_with_other_gpus_is_another_machine(
     there = read_status({**here, "devices": [{**here["devices"][0], "uuid": "GPU-of-another-machine"}]})
     report = in_json(status_report(StatusSnapshot("", node=NodeView(there)), User("", "admin")))
     assert "from the gateway http://127.0.0.1" in asked(report)[1]
+
+
+def test_a_gateway_of_this_machine_that_lost_its_agent_leaves_the_agents_view(asked: Asked, an_agent: Any) -> None:
+    """Its report names no node, and has no devices and no kernels."""
+    report = in_json(status_report(StatusSnapshot("", node=NodeView(problems=("no agent",))), User("", "admin")))
+    code, shown, said = asked(report)
+    assert (code, said, "Aliquot Software GPU" in shown, "no agent" in shown) == (0, "", True, True)
+    told = json.loads(asked(report, "--json")[1])
+    assert (told["source"], told["message"], len(told["devices"])) == ({"kind": "agent", "url": None}, "no agent", 1)
