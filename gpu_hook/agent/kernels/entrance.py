@@ -14,6 +14,9 @@ import struct
 from pathlib import Path
 
 _FILE = "entrance"
+# The link by which the agent of the release before marked a move; that release's hook waits while it stands. Here for
+# one release: no process with that hook is left then.
+_MARK_BEFORE = "moving"
 _FLOCK = struct.Struct("hhqqi")  # struct flock: type, whence, start, length, pid
 _READABLE = 0o644  # a lock needs no more; the kernel's processes may run under another account
 
@@ -24,7 +27,7 @@ class Entrance:
     def __init__(self, folder: Path) -> None:
         """Make its file, and the folder. Raises OSError."""
         folder.mkdir(exist_ok=True)
-        self._file = folder / _FILE
+        self._file, self._mark_before = folder / _FILE, folder / _MARK_BEFORE
         self.make()
 
     def make(self) -> None:
@@ -43,6 +46,8 @@ class Entrance:
         """Let the processes that wait begin; where the file is gone, none waits. Raises OSError."""
         with contextlib.suppress(FileNotFoundError):
             self._set_bytes(0)
+        if self._mark_before.is_symlink():  # a kernel may put something else there, for which no hook waits
+            self._mark_before.unlink(missing_ok=True)
 
     def _set_bytes(self, count: int) -> None:
         """Change the file's size, in place: the locks are on this file."""

@@ -178,6 +178,7 @@ class Relocations:
                 self._moving[kernel.kernel_id] = _Relocation(kernel, account.part, now, True, is_coming=True)
                 # is_relocating: until its process is back, which alone can be restored
                 record.is_relocating = record.is_arriving = True
+                _keep_out(kernel)  # an agent of the release before has marked the move in another way
 
     def look(self, kernel_id: str) -> None:
         """Take the next step of a move. Called after each change of a kernel's lease, and every second."""
@@ -317,6 +318,14 @@ def _why_untold(kernel: Kernel, error: OSError) -> str:
     except OSError:
         return why
     return f"{why}. It has made that file again: try once more"
+
+
+def _keep_out(kernel: Kernel) -> None:
+    """Have processes of a kernel that is being restored on its new device wait before they begin CUDA."""
+    try:
+        kernel.entrance.close()
+    except OSError as error:
+        log.error("event=entrance_open kernel=%s error=%r", kernel.kernel_id, str(error))
 
 
 def _let_in(kernel: Kernel) -> None:

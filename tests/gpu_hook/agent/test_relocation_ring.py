@@ -327,3 +327,24 @@ def test_a_kernel_that_ended_while_it_was_restored_holds_its_new_gpu_until_its_p
     assert a_ring.node.kernel("a") is not None
     a_ring.processes["a"].close()
     a_ring.node.until(lambda: a_ring.node.kernel("a") is None)
+
+
+def test_the_mark_of_a_move_by_the_agent_before_goes_with_that_move(a_ring: ARing) -> None:
+    """The hook of the release before waits while a link stands, and the present one while the file has a byte."""
+    hold, folder = a_ring.restart_held("cuCheckpointProcessRestore"), a_ring.node.folder / "kernels" / "a"
+    a_ring.processes["a"].ask("fill")
+    a_ring.move("a", 1)
+    a_ring.is_in("a", "restoring")
+    a_ring.node.end(signal.SIGKILL)
+    os.truncate(folder / "entrance", 0)
+    for kernel_folder in (folder, folder.parent / "b"):  # the other one's move was over, or called off
+        (kernel_folder / "moving").symlink_to("GPU-1")
+    a_ring.start(ALIQUOT_SOFTGPU_FAULTS="cuCheckpointProcessRestore=hold", ALIQUOT_SOFTGPU_HOLD=str(hold))
+    a_ring.is_in("a", "restoring")
+    a_ring.node.until(lambda: (folder / "entrance").stat().st_size == 1 or None, 30)
+    a_ring.node.until(lambda: not (folder.parent / "b" / "moving").is_symlink() or None, 30)
+    assert (folder / "moving").is_symlink()
+    hold.unlink()
+    assert a_ring.outcome("a", 1) == ("done", "")
+    assert not (folder / "moving").is_symlink()
+    assert (folder / "entrance").stat().st_size == 0
