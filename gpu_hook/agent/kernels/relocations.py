@@ -8,6 +8,7 @@ The old part stays reserved until then, so that a move that fails leaves the ker
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -28,21 +29,26 @@ log = logging.getLogger(__name__)
 
 # A kernel that has not left its device by then stays there.
 PATIENCE_SECONDS = 120.0  # from its last step
-_RETRY_SECONDS = 1.0
+RETRY_SECONDS = 1.0
 _MOST_OUTCOMES = 256
 UNHOOKED = "a process of it uses the GPU without the hook"
 MOVING, DONE, FAILED = "moving", "done", "failed"
+_TEMPORARY = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # the agent, or its machine, has too much open
 
 
 @dataclass
 class _Relocation:
-    """A move under way. ``is_coming``: its contexts are saved, and restored on the new device next."""
+    """A move under way.
+
+    ``is_coming``: its contexts are saved, and restored on the new device next.
+    """
 
     kernel: Kernel
     target: Part
     began: float
     was_resident: bool
     is_coming: bool = False
+    entrance_error: str = ""  # of the last look at the kernel's entrance
 
 
 class Relocations:
@@ -127,7 +133,7 @@ class Relocations:
             kernel.entrance.close()
         except OSError as error:
             self._ledger.drop_beside(kernel_id)
-            why = _why_untold(kernel, error)
+            why = _why_untold(kernel, error, is_moving=False)
             raise Refused("internal", f"kernel {kernel_id} cannot be moved: {why}") from error
         self._failed.pop(kernel_id, None)
         now, state = read_moment().monotonic, kernel.residency.state
@@ -172,7 +178,7 @@ class Relocations:
         for kernel in self._reservations.kernels:
             record = self._leases.record(kernel.kernel_id)
             if not self._ledger.is_moving(kernel.kernel_id):
-                _let_in(kernel)
+                self._let_in(kernel)
             elif record is not None:
                 (account,), now = kernel.accounts, read_moment().monotonic
                 self._moving[kernel.kernel_id] = _Relocation(kernel, account.part, now, True, is_coming=True)
@@ -195,14 +201,15 @@ class Relocations:
             self._look_at_leaving(move, record)
 
     def _look_at_leaving(self, move: _Relocation, record: LeaseRecord) -> None:
-        state, (pid, why_untold) = move.kernel.residency.state, _find_entering(move.kernel)
+        state = move.kernel.residency.state
         is_empty = state is KernelState.STARTING and not move.kernel.processes_on_devices
         if record.is_beginning is not None and not is_empty:
             return
+        entering, why_untold = _find_entering(move)
         why_gone = self._why_lost(move) or self._why_unhooked(move)
-        if why := why_gone or why_untold or _why_it_stays(move, record, pid):
+        if why := why_gone or why_untold or _why_it_stays(move, record, entering):
             self._fail(move, record, why)
-        elif pid is not None:
+        elif entering:
             pass  # on the device that it leaves; others wait until the move ended
         elif is_empty:
             self._ledger.change_sides(move.kernel.kernel_id)
@@ -267,12 +274,26 @@ class Relocations:
 
     def _finish(self, move: _Relocation, record: LeaseRecord) -> None:
         del self._moving[move.kernel.kernel_id]
-        _let_in(move.kernel)
+        self._let_in(move.kernel)
         record.is_relocating = record.is_arriving = False
         if move.kernel.is_evicted:
             self._leases.evict(move.kernel.kernel_id)
         self._changed()
         self._leases.notify()
+
+    def _let_in(self, kernel: Kernel, known_error: str = "") -> None:
+        """Let processes of a kernel begin CUDA: it is where it stays. What keeps them out is tried again."""
+        try:
+            kernel.entrance.open()
+        except OSError as error:
+            if str(error) != known_error:
+                log.error("event=entrance_closed kernel=%s error=%r", kernel.kernel_id, str(error))
+            if kernel.folder.exists():
+                asyncio.get_running_loop().call_later(RETRY_SECONDS, self._let_in_again, kernel, str(error))
+
+    def _let_in_again(self, kernel: Kernel, known_error: str) -> None:
+        if kernel.kernel_id not in self._moving and not kernel.is_ending:
+            self._let_in(kernel, known_error)
 
     def _bring_in(self, record: LeaseRecord) -> None:
         record.is_relocating, record.is_asked_in = False, not record.is_resident
@@ -298,23 +319,40 @@ def is_overdue(began: float, step: float, now: float) -> bool:
     return now - max(began, step) >= PATIENCE_SECONDS
 
 
-def _find_entering(kernel: Kernel) -> tuple[int | None, str]:
-    """Return the pid of a process of the kernel that begins CUDA now, and why none can be found; empty: one can."""
+def _find_entering(move: _Relocation) -> tuple[str, str]:
+    """Return what a move waits for at the entrance, and why it cannot wait; both empty: no process begins CUDA.
+
+    A look for which the agent lacks a descriptor is made again. A file that is gone ends the move.
+    """
     try:
-        return kernel.entrance.find_inside(), ""
+        pid = move.kernel.entrance.find_inside()
     except OSError as error:
-        return None, _why_untold(kernel, error)
+        is_new, move.entrance_error = str(error) != move.entrance_error, str(error)
+        if error.errno not in _TEMPORARY:
+            return "", _why_untold(move.kernel, error, is_moving=True)
+        if is_new:
+            log.error("event=entrance_unusable kernel=%s error=%r", move.kernel.kernel_id, str(error))
+        return _untold(move.kernel, error), ""
+    return "" if pid is None else f"process {pid} of it begins CUDA", ""
 
 
-def _why_untold(kernel: Kernel, error: OSError) -> str:
+def _untold(kernel: Kernel, error: OSError) -> str:
+    told = f"{error.strerror}: {kernel.entrance.path}"
+    return f"the node agent cannot tell whether a process of it begins CUDA: {told}"
+
+
+def _why_untold(kernel: Kernel, error: OSError, *, is_moving: bool) -> str:
     """Return why the agent cannot tell whether processes begin CUDA, and make the entrance again where it is gone.
 
-    Processes may be inside without a lock: they are through before the next move.
+    Processes may be inside without a lock: they are through before the next move. Others wait for the end of a
+    move under way.
     """
     log.error("event=entrance_unusable kernel=%s error=%r", kernel.kernel_id, str(error))
-    why = f"the node agent cannot tell whether a process of it begins CUDA: {error.strerror}: {error.filename}"
+    why = _untold(kernel, error)
+    if not isinstance(error, FileNotFoundError):
+        return why
     try:
-        kernel.entrance.make()
+        kernel.entrance.make(is_closed=is_moving)
     except OSError:
         return why
     return f"{why}. It has made that file again: try once more"
@@ -328,23 +366,8 @@ def _keep_out(kernel: Kernel) -> None:
         log.error("event=entrance_open kernel=%s error=%r", kernel.kernel_id, str(error))
 
 
-def _let_in(kernel: Kernel) -> None:
-    """Let processes of a kernel begin CUDA: it is where it stays. What keeps them out is tried again."""
-    try:
-        kernel.entrance.open()
-    except OSError as error:
-        log.error("event=entrance_closed kernel=%s error=%r", kernel.kernel_id, str(error))
-        if kernel.folder.exists():
-            asyncio.get_running_loop().call_later(_RETRY_SECONDS, _let_in_again, kernel)
-
-
-def _let_in_again(kernel: Kernel) -> None:
-    if not kernel.residency.crossing and not kernel.is_ending:
-        _let_in(kernel)
-
-
-def _why_it_stays(move: _Relocation, record: LeaseRecord, entering: int | None) -> str:
-    """Return why a kernel does not leave its device; empty: it may yet. *entering*: a process that begins CUDA."""
+def _why_it_stays(move: _Relocation, record: LeaseRecord, entering: str) -> str:
+    """Return why a kernel does not leave its device; empty: it may yet. *entering*: what its entrance waits for."""
     facts, processes = move.kernel.residency.facts(), len(move.kernel.processes_on_devices)
     if why := _why_called_off(move.kernel, record):
         return why
@@ -360,8 +383,8 @@ def _why_it_stays(move: _Relocation, record: LeaseRecord, entering: int | None) 
         return facts.mode_reason
     if not is_overdue(move.began, facts.since, read_moment().monotonic):
         return ""
-    if entering is not None:
-        return f"process {entering} of it has been beginning CUDA for {PATIENCE_SECONDS:.0f} s"
+    if entering:
+        return f"it waited {PATIENCE_SECONDS:.0f} s: {entering}"
     return f"it did not leave its GPU within {PATIENCE_SECONDS:.0f} s"
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Callable, Container, Coroutine, Iterator
@@ -14,9 +16,16 @@ import pytest
 
 from jupyter_aliquot.gpu_hook.agent.activity.idleness import Activity
 from jupyter_aliquot.gpu_hook.agent.base.processes import start_time_ticks
-from jupyter_aliquot.gpu_hook.agent.kernels.relocations import PATIENCE_SECONDS, Relocations, is_overdue
+from jupyter_aliquot.gpu_hook.agent.kernels.kernel import Kernel
+from jupyter_aliquot.gpu_hook.agent.kernels.relocations import (
+    PATIENCE_SECONDS,
+    RETRY_SECONDS,
+    Relocations,
+    is_overdue,
+)
 from jupyter_aliquot.gpu_hook.agent.kernels.reservations import Refused
 from jupyter_aliquot.gpu_hook.agent.ledger.ledger import DeviceFacts
+from jupyter_aliquot.gpu_hook.agent.scheduling.records import State
 from jupyter_aliquot.gpu_hook.agent.swap.checkpoint import CheckpointTools, Circumstances
 from jupyter_aliquot.gpu_hook.agent.swap.checkpoint_helper import CheckpointHelper
 from jupyter_aliquot.gpu_hook.protocol.codec import Enforcer
@@ -52,6 +61,10 @@ def enter() -> Iterator[Enter]:
     for process in started:
         process.kill()
         process.communicate()
+
+
+def _put_link(path: Path) -> None:
+    path.symlink_to("elsewhere")
 
 
 class Moving:
@@ -144,11 +157,34 @@ def test_a_kernel_whose_entrance_was_removed_stays_and_says_so_at_once(moving: M
 def test_a_kernel_whose_entrance_cannot_be_made_again_says_so(moving: Moving, enter: Enter) -> None:
     enter(moving.folder)
     moving.begin()
-    entrance, link = moving.folder / "entrance", moving.folder / "link"
-    link.symlink_to("elsewhere")
-    link.replace(entrance)
+    entrance = moving.folder / "entrance"
+    entrance.unlink()
+    (entrance / "of the kernel").mkdir(parents=True)
     state, reason = moving.ended()
-    assert (state, reason.endswith(f"begins CUDA: Too many levels of symbolic links: {entrance}")) == ("failed", True)
+    assert (state, reason.endswith(f"begins CUDA: Not a regular file: {entrance}")) == ("failed", True)
+    tries = moving.node.folder / "kernels" / "k" / "entrance.new"
+    tries.unlink()
+    moving.node.until(lambda: tries.exists() or None, 30)  # it has tried again
+    assert moving.node.log().count("event=entrance_closed") == 1
+    (entrance / "of the kernel").rmdir()
+    moving.node.until(lambda: entrance.is_file() or None, 30)
+    assert entrance.stat().st_size == 0
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, os.mkdir, _put_link], ids=["a pipe", "a folder", "a link"])
+def test_what_is_no_file_at_the_entrance_is_replaced(moving: Moving, enter: Enter, put: Callable[[Path], None]) -> None:
+    process, entrance = enter(moving.folder), moving.folder / "entrance"
+    moving.begin()
+    put(entrance.with_suffix(".put"))
+    entrance.unlink()
+    entrance.with_suffix(".put").rename(entrance)
+    state, reason = moving.ended()
+    assert (state, f"Not a regular file: {entrance}. It has made that file again" in reason) == ("failed", True), reason
+    assert (entrance.is_file(), entrance.is_symlink(), entrance.stat().st_size) == (True, False, 0)
+    assert "event=entrance_closed" not in moving.node.log()
+    process.kill()
+    moving.begin()
+    assert moving.ended() == ("done", "")
 
 
 def test_a_moves_time_begins_again_with_each_step() -> None:
@@ -236,3 +272,87 @@ def test_a_kernel_with_a_process_that_the_hook_does_not_see_is_not_moved(a_folde
         assert relocations.outcome("k", UUIDS[1]) == ("failed", "a process of it uses the GPU without the hook")
 
     play(scenario, a_folder, unhooked)
+
+
+def an_idle_kernel(node: AReservationsNode) -> Kernel:
+    kernel = node.reserve(node.a_connection(), "k", 50)
+    assert kernel.bind(os.getpid(), start_time_ticks(os.getpid()) or 0)
+    kernel.activity = Activity(0, 0, 0.0)
+    return kernel
+
+
+def test_a_look_at_a_kernel_that_is_swapped_does_not_make_its_entrance_again(a_folder: Path, enter: Enter) -> None:
+    """The next look that acts on it must find that processes may have begun CUDA meanwhile."""
+
+    async def scenario(node: AReservationsNode, relocations: Relocations) -> None:
+        kernel = an_idle_kernel(node)
+        enter(kernel.folder)
+        relocations.begin("k", UUIDS[1])
+        process, record = AProcess(kernel.folder), node.leases.record("k")
+        await process.hello()
+        assert record is not None
+        record.is_beginning = State.SWAPPING_OUT
+        kernel.entrance.path.unlink()
+        relocations.look("k")
+        assert relocations.outcome("k", UUIDS[1]) == ("moving", "")
+        assert not kernel.entrance.path.exists()
+        record.is_beginning = None
+        relocations.look("k")
+        state, reason = relocations.outcome("k", UUIDS[1])
+        assert (state, reason.endswith("It has made that file again: try once more")) == ("failed", True)
+        assert kernel.entrance.path.stat().st_size == 0
+        process.close()
+
+    play(scenario, a_folder)
+
+
+@contextlib.contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_move_waits_while_its_agent_has_no_descriptor_to_look_with(
+    a_folder: Path, enter: Enter, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(node: AReservationsNode, relocations: Relocations) -> None:
+        kernel = an_idle_kernel(node)
+        process = enter(kernel.folder)
+        relocations.begin("k", UUIDS[1])
+        with no_descriptor_left():
+            for _ in range(3):
+                relocations.look("k")
+            assert relocations.outcome("k", UUIDS[1]) == ("moving", "")
+        assert caplog.text.count("event=entrance_unusable") == 1
+        process.kill()
+        process.wait()
+        relocations.look("k")
+        assert relocations.outcome("k", UUIDS[1]) == ("done", "")
+
+    play(scenario, a_folder)
+
+
+def test_an_entrance_that_is_to_be_opened_once_more_stays_closed_for_the_next_move(
+    a_folder: Path, enter: Enter
+) -> None:
+    async def scenario(node: AReservationsNode, relocations: Relocations) -> None:
+        kernel = an_idle_kernel(node)
+        enter(kernel.folder)
+        relocations.begin("k", UUIDS[1])
+        node.leases.keep_out("k")
+        with no_descriptor_left():
+            relocations.look("k")
+        assert relocations.outcome("k", UUIDS[1])[0] == "failed"
+        assert kernel.entrance.path.stat().st_size == 1
+        after_it = asyncio.sleep(RETRY_SECONDS)
+        node.leases.let_in("k")
+        relocations.begin("k", UUIDS[1])
+        await after_it
+        assert kernel.entrance.path.stat().st_size == 1
+        assert relocations.outcome("k", UUIDS[1]) == ("moving", "")
+
+    play(scenario, a_folder)

@@ -61,6 +61,17 @@ def test_a_process_waits_before_cuda_while_its_kernel_moves(a_node: Any, an_entr
     assert program("count()") == 1
 
 
+def test_an_entrance_that_is_made_again_during_a_move_lets_no_process_in(a_node: Any, an_entrance: Entrance) -> None:
+    an_entrance.close()
+    an_entrance.path.unlink()
+    an_entrance.make(is_closed=True)
+    program = a_node.program()
+    program.ask("init()")
+    until(says(a_node.log, "event=waits_for_move"))
+    an_entrance.open()
+    assert program.answer() == 0
+
+
 def test_an_interrupt_ends_the_wait_for_a_moves_end(a_node: Any, an_entrance: Entrance) -> None:
     an_entrance.close()
     program = a_node.program()
