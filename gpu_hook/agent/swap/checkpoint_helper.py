@@ -78,15 +78,20 @@ class CheckpointHelper:
         *gpus* maps each GPU of the node to the one that replaces it; empty: each replaces itself.
         """
         async with self._turn:
+            states = {pid: await self._state(pid) for pid in pids}
+            try:
+                if lost := [str(pid) for pid, state in states.items() if state is ProcessState.FAILED]:
+                    raise CheckpointError(f"the driver has given process {', '.join(lost)} up", is_fatal=True)
+                for pid in pids:
+                    if states[pid] is ProcessState.CHECKPOINTED:
+                        await self._act("restore", pid, ProcessState.LOCKED, gpus=gpus)
+            except CheckpointError as error:
+                for pid in pids if error.is_fatal else ():  # no further try unlocks those that are back
+                    with contextlib.suppress(CheckpointError):
+                        await self._unlock(pid)
+                raise
             for pid in pids:
-                state = await self._state(pid)
-                if state is ProcessState.FAILED:
-                    raise CheckpointError(f"the driver has given process {pid} up", is_fatal=True)
-                if state is ProcessState.CHECKPOINTED:
-                    await self._act("restore", pid, ProcessState.LOCKED, gpus=gpus)
-            for pid in pids:
-                if await self._state(pid) is ProcessState.LOCKED:
-                    await self._act("unlock", pid, ProcessState.RUNNING)
+                await self._unlock(pid)
 
     async def states(self, pids: Sequence[int]) -> dict[int, ProcessState | None]:
         """Return where each process is, by the driver. Raises CheckpointError.
@@ -137,6 +142,10 @@ class CheckpointHelper:
     async def _state(self, pid: int) -> ProcessState | None:
         state = (await self._ask({"verb": "state", "pid": pid})).get("state")
         return ProcessState(state) if isinstance(state, int) and state in list(ProcessState) else None
+
+    async def _unlock(self, pid: int) -> None:
+        if await self._state(pid) is ProcessState.LOCKED:
+            await self._act("unlock", pid, ProcessState.RUNNING)
 
     async def _undo(self, pids: Sequence[int]) -> None:
         """Undo every step: the room of the saved processes is still theirs."""

@@ -131,6 +131,32 @@ def test_a_restore_without_room_is_fatal_and_says_so(clients: Clients) -> None:
     _with_helper(clients, scene)
 
 
+def test_a_process_that_the_driver_gave_up_keeps_no_other_locked(clients: Clients) -> None:
+    """The others that were not restored stay saved: the books have nothing of them on the device."""
+    first, second, third = (clients.start() for _ in range(3))
+
+    async def scene(helper: CheckpointHelper) -> None:
+        pids = [first.pid, second.pid, third.pid]
+        await helper.save(pids, 1000)
+        taking = [clients.start() for _ in range(3)]  # leaves room for one
+        with pytest.raises(CheckpointError, match="out of memory") as caught:
+            await helper.restore(pids)
+        assert caught.value.is_fatal
+        want = [ProcessState.RUNNING, ProcessState.FAILED, ProcessState.CHECKPOINTED]
+        assert list((await helper.states(pids)).values()) == want
+        assert clients.look(first)[0] == "True"
+        for other in taking:
+            other.kill()
+            other.wait()
+        await helper._act("lock", first.pid, ProcessState.LOCKED, 1000)  # as an agent that was killed leaves it
+        for order in ([third.pid, first.pid, second.pid], pids):
+            with pytest.raises(CheckpointError, match=f"has given process {second.pid} up"):
+                await helper.restore(order)
+            assert list((await helper.states(pids)).values()) == want
+
+    _with_helper(clients, scene)
+
+
 def test_a_killed_helper_is_replaced_and_what_it_saved_comes_back(clients: Clients) -> None:
     saved = clients.start()
 
