@@ -124,6 +124,8 @@ def check_agent() -> list[Finding]:
     if problem := status.get("driver_problem"):
         remedy = "see nvidia-smi, and restart the agent once the driver answers there"
         findings.append(Finding("devices", FAIL, f"the node agent counts them as lost: {problem}", remedy))
+    if problem := status.get("hook_problem"):  # of the agent's libraries, which may be a copy
+        findings.append(Finding("hook", FAIL, f"the node agent says: {problem}", "do so, and run aliquot doctor again"))
     return findings
 
 

@@ -1,13 +1,14 @@
 """The native libraries that kernels get.
 
 These are the package's own, or a copy of them where an engine's host sees it. A copy is named by
-its contents and never changes, so that an upgrade takes nothing from under a running kernel. The
-agent removes copies that no kernel uses any more. This module loads none of them.
+its contents, so that an upgrade takes nothing from under a running kernel; files that it lost are
+put there again. The agent removes copies that no kernel uses any more. This module loads none of them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import hashlib
 import logging
 import os
@@ -90,12 +91,14 @@ def installed(native: Path) -> Libraries:
 
 
 def publish(native: Path, library_dir: Path) -> Libraries:
-    """Copy the libraries below ``library_dir``, unless the same are there. Raises PathError."""
+    """Copy the libraries below ``library_dir``, unless the same are there and whole. Raises PathError."""
     folder = library_dir / _digest(native)
     try:
         library_dir.mkdir(parents=True, exist_ok=True)
         if not folder.exists():
             _copy(native, folder)
+        elif unusable_hook_files(folder):
+            _repair(native, folder)
     except OSError as error:
         raise PathError(
             f"cannot publish the libraries of {native} in {library_dir}: {error.strerror or error}; "
@@ -144,6 +147,30 @@ def _copy(native: Path, folder: Path) -> None:
         shutil.rmtree(new, ignore_errors=True)
         if not folder.exists():  # or another agent was first, with the same copy
             raise
+
+
+def _repair(native: Path, folder: Path) -> None:
+    """Put those files in place that a copy lost. Never raises: the agent serves, and tells what its copy lacks.
+
+    Files are renamed there: running kernels map the ones before.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=folder.parent, ignore_cleanup_errors=True) as new:
+            for part in PARTS:
+                (folder / part).mkdir(exist_ok=True)
+                for path in sorted(Path(shutil.copytree(native / part, Path(new) / part)).iterdir()):
+                    if not _is_same(path, place := folder / part / path.name):
+                        path.replace(place)
+                        log.warning("event=library_repaired file=%s", place)
+    except OSError as error:
+        log.error("event=libraries_not_repaired folder=%s error=%r", folder, str(error))
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return one.stat().st_mode == other.lstat().st_mode and filecmp.cmp(one, other, shallow=False)
+    except OSError:  # it is missing, or cannot be read
+        return False
 
 
 def _digest(native: Path) -> str:

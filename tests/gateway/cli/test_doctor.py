@@ -207,6 +207,17 @@ def test_doctor_tells_what_a_gateway_says_of_itself_and_of_teams(
     assert shared.found == f"gpu0: overcommit: 1.5 times its memory; {A_TEAM_THERE} has overcommit 1.5"
 
 
+@pytest.mark.parametrize("an_agent", [["--library-dir", "{folder}/libraries"]], indirect=True)
+def test_a_library_that_the_agents_copy_lost_fails(the_folder: RuntimeDir, an_agent) -> None:
+    """The package's own are whole: the line of a kernel that failed its self-check leads here."""
+    (library,) = the_folder.path.glob("libraries/*/shim/libcuda.so.1")
+    library.unlink()
+    assert [found.state for found in doctor_host.check_native_libraries()] == [OK, OK]
+    found = doctor_host.check_agent()[-1]
+    assert (found.about, found.state) == ("hook", FAIL)
+    assert f"The hook cannot hold memory limits: {library} is missing or cannot be read. Install" in found.found
+
+
 def test_missing_hook_libraries_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(doctor_host, "native_dir", lambda: tmp_path)
     found = doctor_host.check_native_libraries()[0]

@@ -111,6 +111,34 @@ class TestPublishedLibraries:
         assert mounted_folders(second) == tuple(sorted((first.folder, second.folder))), "for grants of before, too"
         assert mounted_folders(installed(native)) == tuple(native / part for part in ("shim", "bin", "softgpu"))
 
+    def test_a_copy_that_lost_files_gets_them_again_beside_those_that_kernels_use(
+        self, native: Path, tmp_path: Path
+    ) -> None:
+        (native / "shim" / "libaliquot-audit.so").write_text("audit")
+        folder = publish(native, tmp_path / "lib").folder
+        (folder / "shim" / "libcuda.so.1").write_text("cut")
+        (folder / "shim" / "libaliquot-audit.so").unlink()
+        kept, start = folder / "softgpu" / "libcuda.so.1", folder / "bin" / "aliquot-kernel-start"
+        start.chmod(0o000)
+        before = kept.stat()
+        with (folder / "shim" / "libcuda.so.1").open() as mapped:
+            assert publish(native, tmp_path / "lib").folder == folder
+            assert mapped.read() == "cut", "a running kernel maps that file: it is replaced, not written to"
+        for part in native.iterdir():
+            for path in part.iterdir():
+                copy = folder / part.name / path.name
+                assert (copy.read_text(), copy.stat().st_mode) == (path.read_text(), path.stat().st_mode)
+        assert (kept.stat().st_ino, kept.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+        assert [path.name for path in (tmp_path / "lib").iterdir()] == [folder.name]
+
+    def test_a_copy_that_cannot_be_repaired_is_served_and_told(self, native: Path, tmp_path: Path) -> None:
+        library = publish(native, tmp_path / "lib").shim / "libcuda.so.1"
+        library.unlink()
+        library.mkdir()
+        found = publish(native, tmp_path / "lib")
+        assert found.shim == library.parent
+        assert str(library.with_name("libcuda.so")) in found.problem
+
     def test_what_no_kernel_was_given_is_removed_and_nothing_else(self, native: Path, tmp_path: Path) -> None:
         folders = []
         for release in ("1", "2", "3"):
