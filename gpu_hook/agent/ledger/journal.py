@@ -9,6 +9,7 @@ import contextlib
 import json
 import logging
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 
 _NAME = "grant.json"
 _DEVICES = "devices"
+_EARLIER_DEVICES = "devices-before"  # apart: a hook of an earlier release gives its driver all that the other one names
+_MOST_EARLIER_DEVICES = 32  # the hook reads 4 KiB
 _VERSION = 2
 _MAX_PID = 1 << 31
 # The attribute of a request that names the kernel's pod, as NAMESPACE/NAME.
@@ -168,16 +171,30 @@ def read_entry(folder: Path) -> Entry:
 def show_devices(folder: Path, uuids: Sequence[str]) -> None:
     """Leave a link beside the kernel's socket that names its devices: processes that begin CUDA later read it.
 
-    Their environment has the devices of the kernel's start.
+    Their environment has the devices of the kernel's start. A second link names those that it had in between.
     """
-    new = folder / f"{_DEVICES}.new"
+    shown = _read_link(folder / _DEVICES)
+    earlier = [uuid for uuid in _read_link(folder / _EARLIER_DEVICES) if uuid not in shown] + shown
     try:
-        with contextlib.suppress(FileNotFoundError):
-            new.unlink()
-        new.symlink_to(",".join(uuids))
-        new.replace(folder / _DEVICES)
+        if earlier := [uuid for uuid in earlier if uuid not in uuids][-_MOST_EARLIER_DEVICES:]:
+            _replace_link(folder / _EARLIER_DEVICES, earlier)
+        _replace_link(folder / _DEVICES, uuids)
     except OSError as error:
         log.error("event=devices_not_shown folder=%s error=%r", folder, str(error))
+
+
+def _read_link(path: Path) -> list[str]:
+    """Return the names in a link; none where there is no link."""
+    with contextlib.suppress(OSError):
+        return [name for name in os.readlink(path).split(",") if name]
+    return []
+
+
+def _replace_link(path: Path, names: Sequence[str]) -> None:
+    new = path.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    new.symlink_to(",".join(names))
+    new.replace(path)
 
 
 def shows_devices(folder: Path) -> bool:

@@ -18,6 +18,8 @@
 #define SPARE "ALIQUOT_SPARE"
 /* a link in the kernel's folder: the devices of a kernel that was moved since its start */
 #define MOVED "devices"
+/* likewise: those that it had before, but for the one of its start; none from an earlier agent */
+#define EARLIER "devices-before"
 #define LIST_BYTES 4096 /* 64 devices with UUIDs of 40 characters, and more */
 #define UUID_BYTES 128
 
@@ -95,27 +97,44 @@ void visible_translate(const char *granted, const char *chosen, char *text, size
     text[used] = '\0';
 }
 
-/* Read the device of a kernel that was moved. False: the kernel was not. */
-static bool read_moved(char *moved, size_t size)
+/* Read a link of the kernel's folder. False: there is none, as the kernel was not moved. */
+static bool read_devices(const char *name, char *devices, size_t size)
 {
     static char path[PATH_MAX]; /* guarded by the mutex; a thread's stack may be small */
     const char *folder = settings()->kernel_dir;
-    int length = folder ? snprintf(path, sizeof path, "%s/" MOVED, folder) : -1;
-    ssize_t found = length > 0 && length < PATH_MAX ? readlink(path, moved, size - 1) : -1;
+    int length = folder ? snprintf(path, sizeof path, "%s/%s", folder, name) : -1;
+    ssize_t found = length > 0 && length < PATH_MAX ? readlink(path, devices, size - 1) : -1;
     if (found > 0)
-        moved[found] = '\0';
+        devices[found] = '\0';
     return found > 0;
 }
 
+/* One by one, so that no index counts them, and no beginning of a UUID that fits two is in doubt:
+ * all mean the same device. */
+static void translate_earlier(const char *chosen, char *text, size_t size)
+{
+    static char earlier[LIST_BYTES]; /* guarded by the mutex */
+    char *next = read_devices(EARLIER, earlier, sizeof earlier) ? earlier : NULL;
+    while (next && !text[0]) {
+        const char *one = next;
+        next = strchr(next, ',');
+        if (next)
+            *next++ = '\0';
+        visible_translate(one, chosen, text, size);
+    }
+}
+
 /* A kernel that was moved has one device. Its environment names the one of its start, and CUDA
- * tells its programs the present one: both mean that device. */
+ * tells its programs the present one, or told them one in between: all mean that device. */
 static void follow_move(const char *chosen, char *text, size_t size)
 {
     char moved[UUID_BYTES];
-    if ((!text[0] && !chosen) || !read_moved(moved, sizeof moved))
+    if ((!text[0] && !chosen) || !read_devices(MOVED, moved, sizeof moved))
         return;
     if (!text[0])
         visible_translate(moved, chosen, text, size);
+    if (!text[0])
+        translate_earlier(chosen, text, size);
     if (text[0])
         strcpy(text, moved);
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from jupyter_aliquot.gpu_hook.agent.ledger.journal import (
     Reservation,
     Tally,
     read_entry,
+    show_devices,
     write_entry,
 )
 from jupyter_aliquot.gpu_hook.placement.placement import Part
@@ -35,6 +37,17 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     for entry in (ENTRY, replace(ENTRY, moves_to=Part(**_BESIDE))):
         write_entry(tmp_path / "k", entry)
         assert read_entry(tmp_path / "k") == entry
+
+
+def test_the_devices_that_a_kernel_had_are_the_last_of_them_and_each_once(tmp_path: Path) -> None:
+    for turn in range(2):
+        for number in range(40):
+            show_devices(tmp_path, [f"GPU-{number:032}"])
+        want = [f"GPU-{number:032}" for number in range(39 - 32, 39)]
+        assert os.readlink(tmp_path / "devices-before").split(",") == want, turn
+    show_devices(tmp_path, want[:1])
+    assert os.readlink(tmp_path / "devices") == want[0]
+    assert os.readlink(tmp_path / "devices-before").split(",") == [*want[1:], f"GPU-{39:032}"]
 
 
 @pytest.mark.parametrize(

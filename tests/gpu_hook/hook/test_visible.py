@@ -6,6 +6,7 @@ Another kernel's are out of reach.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from jupyter_aliquot.gpu_hook.agent.ledger.journal import show_devices
 
 MIB = 1 << 20
 QUOTAS = (32 * MIB, 64 * MIB, 96 * MIB)
@@ -242,6 +245,26 @@ def test_without_memory_for_the_choice_there_is_no_device_and_the_choice_stays(
     translated = f"CUDA_VISIBLE_DEVICES={a_kernel.text(a_kernel.own[1])}"
     want = [str(NO_DEVICE), "1", a_kernel.granted]
     assert guarded("1", str(len(translated) + 1)) == want
+
+
+def test_each_device_that_a_kernel_had_means_its_present_one(a_kernel: Kernel) -> None:
+    """CUDA told its programs each of them, and they start workers by what it told."""
+    start, between, present = map(a_kernel.text, a_kernel.own)
+    other, folder = a_kernel.text(a_kernel.all[1]), a_kernel.node.kernel_dir
+    for uuid in (between, start, between, present):
+        show_devices(folder, [uuid])
+    assert os.readlink(folder / "devices") == present, "what a hook of an earlier release reads"
+
+    def seen(chosen: str) -> list[str]:
+        program = a_kernel.node.program(CUDA_VISIBLE_DEVICES=chosen, ALIQUOT_VISIBLE_DEVICES=start)
+        return a_kernel.seen(program)
+
+    for chosen in (start, between, present, between[:-4], f"{between},{present}", "0"):
+        assert seen(chosen) == [a_kernel.own[2]], chosen
+    for chosen in (other, f"{other},{between}", "1", "", "-1"):
+        assert seen(chosen) == [], chosen
+    (folder / "devices-before").unlink()  # as an earlier agent leaves it
+    assert [seen(chosen) for chosen in (start, between, present)] == [[a_kernel.own[2]], [], [a_kernel.own[2]]]
 
 
 def test_where_nothing_was_granted_the_drivers_own_meaning_stays(a_kernel: Kernel) -> None:
