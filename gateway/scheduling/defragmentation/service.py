@@ -144,7 +144,7 @@ class Defragmentation:
         nodes = open_nodes(admission.ledger, self._sources.statuses(), node)
         wanted = self._read(size) if size else _head(admission)
         if size and wanted is not None and (largest := find_too_small(nodes, wanted)) is not None:
-            raise RequestError(_too_small_text(wanted, largest))
+            raise RequestError(_too_small_text(wanted, largest, is_named=bool(node)))
         return await asyncio.to_thread(make_plan, nodes, wanted)
 
     def _read(self, size: str) -> Size:
@@ -202,12 +202,18 @@ def _head(admission: AdmissionSnapshot) -> Size | None:
     return Size(first.request, first.kernel_id, models)
 
 
-def _too_small_text(size: Size, largest: NodeGpus) -> str:
+def _too_small_text(size: Size, largest: NodeGpus, *, is_named: bool) -> str:
+    """Return why no moves make room on the *largest* node; ``is_named``: the user named that one alone."""
     count, memory = len(largest.gpus), format_bytes(max(gpu.memory_bytes for gpu in largest.gpus))
-    name = _size_report(size)["size"]
+    name, gpus = _size_report(size)["size"], f"{format_gpus(count * WHOLE)} of {memory}"
+    if is_named:
+        return (
+            f"Requested moves on {largest.name} that make room for {name}, but it does not fit that node even without "
+            f"kernels: the node has {gpus}. Choose a smaller size, or another node"
+        )
     return (
         f"Requested moves that make room for {name}, but no open node fits it even without kernels: "
-        f"the largest, {largest.name}, has {format_gpus(count * WHOLE)} of {memory}. Choose a smaller size"
+        f"the largest, {largest.name}, has {gpus}. Choose a smaller size"
     )
 
 

@@ -189,6 +189,21 @@ async def test_a_size_that_fits_no_node_is_refused_with_the_largest_one(size: st
     assert (await a_scene.plans.report(size))["reason"] == "no node is open"
 
 
+async def test_a_size_that_fits_another_node_is_refused_of_the_named_one_alone(a_scene: Scene) -> None:
+    def with_one(ledger: LedgerSnapshot) -> LedgerSnapshot:
+        [first, *_] = ledger.node.devices
+        return replace(ledger, others=(Node("small", devices=(replace(first, uuid="GPU-9"),)),))
+
+    a_scene.change = with_one
+    assert (await a_scene.plans.report("2"))["size"] is not None, "it fits gpu-1"
+    with pytest.raises(RequestError) as caught:
+        await a_scene.plans.report("2", "small")
+    assert str(caught.value) == (
+        "Requested moves on small that make room for gpu-2, but it does not fit that node even without kernels: the "
+        "node has 1 GPU of 8.0 GiB. Choose a smaller size, or another node"
+    )
+
+
 async def test_a_replica_that_may_not_lead_begins_no_plan(a_scene: Scene) -> None:
     digest, a_scene.leads = (await a_scene.plans.report("1"))["digest"] or "", False
     with pytest.raises(EngineUnavailableError, match="another one may have taken over"):
