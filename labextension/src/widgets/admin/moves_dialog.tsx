@@ -94,19 +94,26 @@ function nameOf(kernel: { readonly kernel_id: string; readonly label: string }):
   return kernel.label || kernel.kernel_id.slice(0, 8);
 }
 
-/** How a run goes, or how it ended. */
+/** How a run goes, or how it ended. An older gateway gives a run no name and no reason. */
 function runText(run: IMoveRun, trans: ITranslation): string {
+  const { digest, reason }: Partial<IMoveRun> = run;
   const all = String(run.moves.length);
   const done = trans.__('%1 of %2 moves are done', String(run.moves.filter(move => move.outcome === 'done').length), all);
   if (run.state === 'running') {
-    return trans.__('The plan %1 runs on %2, begun by %3: %4.', run.digest, run.node, run.by, done);
+    return digest == null
+      ? trans.__('A plan runs on %1, begun by %2: %3.', run.node, run.by, done)
+      : trans.__('The plan %1 runs on %2, begun by %3: %4.', digest, run.node, run.by, done);
   }
-  if (run.reason === null) {
-    return trans.__('The last plan, %1 on %2 by %3, ran to its end: %4 moves.', run.digest, run.node, run.by, all);
-  }
+  const plan =
+    digest == null
+      ? trans.__('The last plan, on %1 by %2', run.node, run.by)
+      : trans.__('The last plan, %1 on %2 by %3', digest, run.node, run.by);
   const failed = run.moves.find(move => move.outcome === 'failed');
-  const why = failed === undefined ? run.reason : `${nameOf(failed)}: ${failed.reason ?? run.reason}`;
-  return trans.__('The last plan, %1 on %2 by %3, ended early, %4: %5.', run.digest, run.node, run.by, done, why);
+  const why = failed?.reason ?? reason ?? '';
+  if (failed === undefined && reason == null) {
+    return trans.__('%1, ran to its end: %2 moves.', plan, all);
+  }
+  return trans.__('%1, ended early, %2: %3.', plan, done, failed === undefined ? why : `${nameOf(failed)}: ${why}`);
 }
 
 function Plan({ plan, trans }: { plan: IMovePlan; trans: ITranslation }): JSX.Element {
