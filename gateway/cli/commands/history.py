@@ -50,8 +50,19 @@ def _show(command: HistoryCommand | UsageCommand, text: str, table: Callable[[An
     console().print(table(report))
 
 
+def _hint(gateways: Gateways, word: str, name: str) -> str:
+    """Return what `_unknown_name` does; empty where the gateway does not tell: the answer to the user is complete."""
+    try:
+        return _unknown_name(gateways, word, name)
+    except (CommandError, AttributeError, KeyError, TypeError, ValueError):
+        return ""
+
+
 def _unknown_name(gateways: Gateways, word: str, name: str) -> str:
-    """Return that the accounting has no such user or team, with some that it has; empty where it has. May raise."""
+    """Return that the accounting has no such user or team, with some that it has; empty where it has. May raise.
+
+    Users see their own GPU time alone: to them it tells nothing of what others used.
+    """
     present: dict[str, Any] = json.loads(_ask(gateways, f"usage?{urlencode({'by': word})}"))
     since, until = present["kept_since"], present["end"][:10]
     if since is None:
@@ -62,8 +73,15 @@ def _unknown_name(gateways: Gateways, word: str, name: str) -> str:
     known = [str(row[word]) for row in all_days["rows"] if row[word]]
     if name in known:
         return ""
+    is_admin = json.loads(_ask(gateways, "status"))["user"]["role"] == "admin"
     more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
     some = ", ".join(map(printable, known[:_MOST_NAMES])) or "none"
+    if not is_admin:
+        yours = f"; it has yours for: {some}{more}" if known else ""
+        return (
+            f"the accounting has no GPU time of yours for the {word} {name!r} since {since}"
+            f"{nearest(name, known)}{yours}"
+        )
     return f"the accounting has no {word} {name!r} since {since}{nearest(name, known)}; it has: {some}{more}"
 
 
@@ -156,7 +174,7 @@ class UsageCommand(Command):
         is_empty = len(text.splitlines()) < 2 if self.csv_output else not json.loads(text)["rows"]
         for word, name in (("user", self.user), ("team", self.team)):
             # On standard error: a program that reads the rows of each of its users gets none of this one.
-            if name and is_empty and (problem := _unknown_name(gateways, word, name)):
+            if name and is_empty and (problem := _hint(gateways, word, name)):
                 print(f"aliquot: {problem}", file=sys.stderr)
 
     def _check(self) -> None:

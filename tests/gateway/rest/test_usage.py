@@ -9,6 +9,7 @@ import json
 import threading
 import time
 from datetime import datetime, timezone
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from traitlets.config import Config
 
 from jupyter_aliquot.gateway.accounting import query, questions
 from jupyter_aliquot.gateway.accounting.questions import _read
+from jupyter_aliquot.gateway.accounting.recorder import UsageAccounting
 
 from .conftest import Ask
 from .fake_agent import FakeAgent, kernel
@@ -212,3 +214,28 @@ async def test_the_command_says_that_the_accounting_has_no_such_name(
         assert "; did you mean alice?; it has: alice, bob\n" in done.stderr
     known = await run(a_server, "ada", "usage", "--user", "alice", "--from", "2020-01-01", "--to", "2020-01-02")
     assert (known.returncode, known.stderr) == (0, "")
+
+
+async def test_the_command_tells_a_user_of_own_gpu_time_alone(ask: Ask, a_server: Any, an_agent: FakeAgent) -> None:
+    """A user sees nothing of the use of others, which is no sign that there is no such team."""
+    await begin(ask, an_agent, ("k1", "alice", 0.5), ("k2", "bob", 1.5))
+    await until_counted(ask, "ada", "alice", "bob")
+    done = await run(a_server, "alice", "usage", "--team", "vision")
+    assert (done.returncode, "the accounting has no team" in done.stderr) == (0, False)
+    assert "the accounting has no GPU time of yours for the team 'vision' since" in done.stderr
+    asked_by_admin = await run(a_server, "ada", "usage", "--team", "vision")
+    assert "the accounting has no team 'vision' since" in asked_by_admin.stderr
+
+
+@pytest.mark.parametrize("answered", [1, 2])
+async def test_a_hint_that_the_gateway_does_not_give_is_left_out(
+    ask: Ask, a_server: Any, an_agent: FakeAgent, answered: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await begin(ask, an_agent, ("k1", "alice", 0.5))
+    await until_counted(ask, "ada", "alice")
+    asked = count()
+    monkeypatch.setattr(UsageAccounting, "refusal", lambda *of: "" if next(asked) < answered else "too many requests")
+    done = await run(a_server, "ada", "usage", "--user", "alcie")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "no GPU time was counted" in done.stdout
+    assert next(asked) == answered + 1
