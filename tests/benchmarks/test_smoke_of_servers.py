@@ -9,6 +9,7 @@ import pytest
 from hub_accounts import accounts_problem
 from smoke import smoke_rows
 
+pytestmark = pytest.mark.timeout(600)  # longer than the programs' own bound
 WITHOUT_ENGINES = ("--parts", "relay", "memory", "websocket", "adoption")
 
 

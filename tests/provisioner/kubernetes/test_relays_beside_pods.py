@@ -77,8 +77,9 @@ def test_a_relay_that_is_stopped_while_it_starts_leaves_nothing(a_runtime: Runti
 def test_a_relay_that_does_not_start_is_told(a_runtime: RuntimeDir) -> None:
     async def scene() -> None:
         manager = AsyncKernelManager()
-        first, second = begin(a_runtime, manager), begin(a_runtime, manager)
+        first = begin(a_runtime, manager)
         await first.until_there(manager)
+        second = begin(a_runtime, manager)
         with pytest.raises(LaunchError, match="did not start: kernel k1 has a relay already"):
             await second.until_there(manager)
         await second.stop()
