@@ -54,7 +54,10 @@ KEPT_APART = {
 }
 EXTRAS = {"hub": "lab,hub"}  # those of pyproject.toml; other files have the name of what they stamp
 # Program: Debian package.
-SYSTEM_PACKAGES = {"chromium": "chromium", "clang": "clang", "kubectl": "kubernetes-client", "valgrind": "valgrind"}
+SYSTEM_PACKAGES = {
+    **{"chromium": "chromium", "clang": "clang", "kubectl": "kubernetes-client"},
+    **{"strace": "strace", "valgrind": "valgrind"},
+}
 # What makes the bare systems that releases, the README and the image of Binder are tried on.
 SYSTEMS_PACKAGES = {"mmdebstrap": "mmdebstrap"}
 # Chromium without windows: a page costs the browser tests two fifths less. They use Chromium where

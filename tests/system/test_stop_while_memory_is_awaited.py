@@ -18,7 +18,7 @@ from jupyter_aliquot.gpu_hook.agent.devices.softgpu_state import remove as remov
 from jupyter_aliquot.gpu_hook.client.client import AgentClientError, query
 from jupyter_aliquot.gpu_hook.paths import RuntimeDir, softgpu_state_path
 
-MOST_SECONDS = 30.0  # the cells sleep for 60 after a wait that nothing ended
+MOST_SECONDS = 1.0
 DEADLINE_SECONDS = 90.0
 GPU = """
 import ctypes, pathlib, signal, threading, time
@@ -105,7 +105,7 @@ def last_words(kernel: Any, code: str, count: int) -> list[str]:
 def stop_while_it_waits(kernel: Any, code: str, waits: Callable[[], object], eventually: Callable[..., Any]) -> None:
     """Run *code*, interrupt it by REST once it waits, and check that it stops.
 
-    KeyboardInterrupt must end the cell before its sleep would.
+    KeyboardInterrupt must come within a second.
     """
     cell = kernel.send(code)
     kernel.wait_for_text("begins")
